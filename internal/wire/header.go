@@ -47,7 +47,7 @@ type Header struct {
 	BuiltAt     time.Time       // when the item was handed to the writer; milliseconds
 	Sequence    uint64          // sequence of the item in its lane, 1 and up, without holes
 	Totals      Totals
-	Indexes     []string        // of a Complete
+	Indexes     []string // of a Complete
 }
 
 // Metadata goes with an offset that is committed for a lane: enough to know
