@@ -179,8 +179,9 @@ func isNetwork(err error) bool {
 		op  *net.OpError
 		dns *net.DNSError
 		sys syscall.Errno
+		eof *kgo.ErrFirstReadEOF
 	)
-	return errors.As(err, &op) || errors.As(err, &dns) || errors.As(err, &sys) ||
+	return errors.As(err, &eof) || errors.As(err, &op) || errors.As(err, &dns) || errors.As(err, &sys) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) ||
 		kgo.IsRetryableBrokerErr(err)
 }
