@@ -1,0 +1,467 @@
+package ledger
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"pgregory.net/rapid"
+)
+
+var errMoved = errors.New("moved on")
+
+// book is the ledger under test with a deliberately dumb second
+// implementation beside it: one slice, everything recomputed.
+type book struct {
+	l     *Ledger[int, int]
+	keep  bool
+	items []*line // all of this epoch
+	floor flusso.Offset
+	mark  int
+	end   flusso.Offset
+	all   []*delivery // every delivery ever made
+}
+
+type line struct {
+	id      int
+	end     flusso.Offset
+	acked   bool
+	current *delivery
+}
+
+type delivery struct {
+	h     Handle
+	line  *line
+	want  State
+	cause error
+}
+
+func newBook(keep bool) *book {
+	b := &book{l: New[int, int](keep), keep: keep, floor: flusso.NoOffset}
+	return b
+}
+
+func (b *book) attach(floor flusso.Offset) {
+	b.l.Attach(floor, -1, errMoved)
+	low := b.prefix()
+	for i, it := range b.items {
+		if it.current != nil && i >= low {
+			it.current.want, it.current.cause = Ended, errMoved
+		}
+	}
+	b.items, b.floor, b.mark, b.end = nil, floor, -1, floor
+}
+
+func (b *book) prefix() int {
+	for i, it := range b.items {
+		if !it.acked {
+			return i
+		}
+	}
+	return len(b.items)
+}
+
+func (b *book) add(id, gap int, acked bool) {
+	b.end += flusso.Offset(1 + gap)
+	if acked {
+		b.l.AddAcked(id, id, b.end)
+	} else {
+		b.l.Add(id, id, b.end, int64(id))
+	}
+	b.items = append(b.items, &line{id: id, end: b.end, acked: acked})
+	b.settle()
+}
+
+// settle recomputes the floor.
+func (b *book) settle() {
+	if n := b.prefix(); n > 0 {
+		b.floor, b.mark = b.items[n-1].end, b.items[n-1].id
+	}
+}
+
+func (b *book) waiting() (w []*line) {
+	for _, it := range b.items {
+		if !it.acked && it.current == nil {
+			w = append(w, it)
+		}
+	}
+	return w
+}
+
+func (b *book) next(t testing.TB) {
+	d := new(delivery)
+	w := b.waiting()
+	item, mark, ok := b.l.Next(&d.h)
+	if ok != (len(w) > 0) {
+		t.Fatalf("next: got ok %v, want %v", ok, len(w) > 0)
+	}
+	if !ok {
+		return
+	}
+	if item != w[0].id || mark != w[0].id {
+		t.Fatalf("next: got item %d mark %d, want %d", item, mark, w[0].id)
+	}
+	d.line, d.want = w[0], Outstanding
+	w[0].current = d
+	b.all = append(b.all, d)
+}
+
+func (b *book) ack(t testing.TB, d *delivery) {
+	before := b.floor
+	moved, err := b.l.Ack(&d.h)
+	switch d.want {
+	case Outstanding:
+		if err != nil {
+			t.Fatalf("ack: %v", err)
+		}
+		d.want, d.line.acked = Acked, true
+		b.settle()
+		if moved != (b.floor > before) {
+			t.Fatalf("ack: got moved %v, want %v", moved, b.floor > before)
+		}
+	case Acked:
+		if err != nil || moved {
+			t.Fatalf("second ack: got %v, %v", moved, err)
+		}
+	default:
+		if !errors.Is(err, d.cause) {
+			t.Fatalf("ack of an ended delivery: got %v, want %v", err, d.cause)
+		}
+	}
+}
+
+func (b *book) nack(t testing.TB, d *delivery) {
+	err := b.l.Nack(&d.h)
+	switch d.want {
+	case Outstanding:
+		if err != nil {
+			t.Fatalf("nack: %v", err)
+		}
+		for _, it := range b.items[slices.Index(b.items, d.line):] {
+			if it.acked && b.keep {
+				continue
+			}
+			if it.current != nil {
+				it.current.want, it.current.cause = Ended, flusso.ErrWithdrawn
+			}
+			it.acked, it.current = false, nil
+		}
+	case Acked:
+		if !errors.Is(err, flusso.ErrAcked) {
+			t.Fatalf("nack of an acked delivery: got %v", err)
+		}
+	default:
+		if !errors.Is(err, d.cause) {
+			t.Fatalf("nack of an ended delivery: got %v, want %v", err, d.cause)
+		}
+	}
+}
+
+func (b *book) preview(t testing.TB, ds []*delivery) {
+	var hs []*Handle
+	plus := map[*line]bool{}
+	ended := false
+	for _, d := range ds {
+		hs = append(hs, &d.h)
+		plus[d.line] = true
+		ended = ended || d.want == Ended
+	}
+	floor, mark, above, err := b.l.Preview(hs)
+	if ended != (err != nil) {
+		t.Fatalf("preview: got %v, want an error: %v", err, ended)
+	}
+	if err != nil {
+		return
+	}
+	wantFloor, wantMark, whole := b.floor, b.mark, true
+	var wantAbove []int
+	for _, it := range b.items {
+		switch done := it.acked || plus[it]; {
+		case done && whole:
+			wantFloor, wantMark = it.end, it.id
+		case done:
+			wantAbove = append(wantAbove, it.id)
+		default:
+			whole = false
+		}
+	}
+	if floor != wantFloor || mark != wantMark || !slices.Equal(above, wantAbove) {
+		t.Fatalf("preview: got %v %d %v, want %v %d %v", floor, mark, above, wantFloor, wantMark, wantAbove)
+	}
+}
+
+func (b *book) check(t testing.TB) {
+	floor, mark := b.l.Floor()
+	if floor != b.floor || mark != b.mark {
+		t.Fatalf("floor: got %v mark %d, want %v mark %d", floor, mark, b.floor, b.mark)
+	}
+	var bytes int64
+	for _, it := range b.waiting() {
+		bytes += int64(it.id)
+	}
+	if got := b.l.Waiting(); got != bytes {
+		t.Fatalf("waiting: got %d bytes, want %d", got, bytes)
+	}
+	if got := b.l.Ready(); got != (len(b.waiting()) > 0) {
+		t.Fatalf("ready: got %v with %d waiting", got, len(b.waiting()))
+	}
+	var above []int
+	outstanding := 0
+	for i, it := range b.items {
+		if it.acked && i >= b.prefix() {
+			above = append(above, it.id)
+		}
+		if !it.acked && it.current != nil {
+			outstanding++
+		}
+	}
+	if got := b.l.Above(nil); !slices.Equal(got, above) {
+		t.Fatalf("above the floor: got %v, want %v", got, above)
+	}
+	if got := b.l.Outstanding(); got != outstanding {
+		t.Fatalf("outstanding: got %d, want %d", got, outstanding)
+	}
+	for _, d := range b.all {
+		if d.h.State() != d.want {
+			t.Fatalf("delivery of %d: got state %d, want %d", d.line.id, d.h.State(), d.want)
+		}
+	}
+}
+
+// step does one operation of a random program.
+func (b *book) step(t testing.TB, op, arg int) {
+	pick := func() *delivery {
+		if len(b.all) == 0 {
+			return nil
+		}
+		return b.all[arg%len(b.all)]
+	}
+	switch op % 10 {
+	case 0, 1:
+		b.add(len(b.items)+1, arg%3, false)
+	case 2:
+		if b.keep {
+			b.add(len(b.items)+1, arg%3, arg%2 == 0)
+		}
+	case 3, 4:
+		b.next(t)
+	case 5, 6:
+		if d := pick(); d != nil {
+			b.ack(t, d)
+		}
+	case 7:
+		if d := pick(); d != nil {
+			b.nack(t, d)
+		}
+	case 8:
+		if d := pick(); d != nil {
+			b.preview(t, []*delivery{d, b.all[(arg/7)%len(b.all)]})
+		}
+	case 9:
+		if arg%8 == 0 {
+			b.attach(b.floor)
+		}
+	}
+	b.check(t)
+}
+
+func TestLedgerAgreesWithADumbModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBook(rapid.Bool().Draw(t, "keepAcked"))
+		b.attach(flusso.Offset(rapid.IntRange(0, 50).Draw(t, "committed")))
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			b.step(tb{t: t}, rapid.IntRange(0, 9).Draw(t, "op"), rapid.IntRange(0, 1000).Draw(t, "arg"))
+		}
+	})
+}
+
+// tb lets the model report through rapid, so that it can shrink.
+type tb struct {
+	testing.TB
+	t *rapid.T
+}
+
+func (tb) Helper() {}
+
+func (b tb) Fatalf(format string, args ...any) { b.t.Fatalf(format, args...) }
+
+func FuzzLedger(f *testing.F) {
+	f.Add(false, []byte{0, 1, 0, 2, 3, 0, 3, 0, 5, 1, 7, 0, 3, 0, 5, 0})
+	f.Add(true, []byte{0, 1, 2, 2, 0, 0, 3, 0, 3, 0, 5, 1, 7, 0, 8, 9, 9, 8})
+	f.Fuzz(func(t *testing.T, keep bool, program []byte) {
+		b := newBook(keep)
+		b.attach(3)
+		for i := 0; i+1 < len(program) && i < 400; i += 2 {
+			b.step(t, int(program[i]), int(program[i+1]))
+		}
+	})
+}
+
+func deliver(t testing.TB, l *Ledger[string, int], want string) *Handle {
+	t.Helper()
+	h := new(Handle)
+	if item, _, ok := l.Next(h); !ok || item != want {
+		t.Fatalf("next: got %q, %v, want %q", item, ok, want)
+	}
+	return h
+}
+
+func three(t testing.TB, keepAcked bool) (l *Ledger[string, int], a, b, c *Handle) {
+	t.Helper()
+	l = New[string, int](keepAcked)
+	l.Attach(10, 0, errMoved)
+	l.Add("a", 1, 12, 1)
+	l.Add("b", 2, 15, 1)
+	l.Add("c", 3, 16, 1)
+	return l, deliver(t, l, "a"), deliver(t, l, "b"), deliver(t, l, "c")
+}
+
+func wantFloor(t testing.TB, l *Ledger[string, int], offset flusso.Offset, mark int) {
+	t.Helper()
+	if o, m := l.Floor(); o != offset || m != mark {
+		t.Fatalf("floor: got %v (mark %d), want %v (mark %d)", o, m, offset, mark)
+	}
+}
+
+func TestB6_FloorMovesOverTheContiguousPrefixOnly(t *testing.T) {
+	l, a, b, c := three(t, false)
+	for _, h := range []*Handle{b, c} {
+		if moved, err := l.Ack(h); moved || err != nil {
+			t.Fatalf("ack ahead of an unacked item: got %v, %v", moved, err)
+		}
+	}
+	wantFloor(t, l, 10, 0)
+	if moved, err := l.Ack(a); !moved || err != nil {
+		t.Fatalf("ack of the first: got %v, %v", moved, err)
+	}
+	wantFloor(t, l, 16, 3)
+}
+
+func TestB5_NackWithdrawsThisAndEveryLaterDelivery(t *testing.T) {
+	l, a, b, c := three(t, false)
+	if _, err := l.Ack(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Nack(b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Ack(c); !errors.Is(err, flusso.ErrWithdrawn) {
+		t.Fatalf("ack of a later delivery: got %v", err)
+	}
+	l.Add("d", 4, 20, 1)
+	if _, err := l.Ack(a); err != nil {
+		t.Fatal(err)
+	}
+	// c was applied, but b will be now: c must come after it once more.
+	b2, c2, d := deliver(t, l, "b"), deliver(t, l, "c"), deliver(t, l, "d")
+	for _, h := range []*Handle{b2, c2, d} {
+		if _, err := l.Ack(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFloor(t, l, 20, 4)
+	if _, err := l.Ack(b); !errors.Is(err, flusso.ErrWithdrawn) {
+		t.Fatalf("late ack of a withdrawn delivery: got %v", err)
+	}
+}
+
+func TestKeepAckedLeavesLaterAckedItemsAcked(t *testing.T) {
+	l, a, b, c := three(t, true)
+	if _, err := l.Ack(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Nack(a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Ack(b); err != nil {
+		t.Fatalf("ack again: %v", err)
+	}
+	if _, err := l.Ack(c); !errors.Is(err, flusso.ErrWithdrawn) {
+		t.Fatalf("ack of a withdrawn one: got %v", err)
+	}
+	_, _ = deliver(t, l, "a"), deliver(t, l, "c")
+}
+
+func TestCase04_AckOfAnEarlierEpochMovesNothing(t *testing.T) {
+	l, a, b, _ := three(t, false)
+	if _, err := l.Ack(b); err != nil {
+		t.Fatal(err)
+	}
+	l.Attach(15, 7, errMoved) // another owner acked b in between
+	for _, h := range []*Handle{a, b} {
+		if moved, err := l.Ack(h); moved || !errors.Is(err, errMoved) {
+			t.Fatalf("late ack: got %v, %v", moved, err)
+		}
+		if err := l.Nack(h); !errors.Is(err, errMoved) {
+			t.Fatalf("late nack: got %v", err)
+		}
+	}
+	wantFloor(t, l, 15, 7)
+}
+
+func TestFloorNeverFallsBelowTheCommitAtAttach(t *testing.T) {
+	l := New[string, int](false)
+	l.Attach(14, 9, errMoved)
+	l.Add("a", 1, 12, 1) // as when an item before the committed offset is read again
+	if moved, err := l.Ack(deliver(t, l, "a")); moved || err != nil {
+		t.Fatalf("ack below the floor: got %v, %v", moved, err)
+	}
+	wantFloor(t, l, 14, 9)
+}
+
+func TestAllocations(t *testing.T) {
+	l := New[string, int](false)
+	l.Attach(0, 0, errMoved)
+	var handles [64]Handle
+	end := flusso.Offset(0)
+	round := func() {
+		for i := range handles {
+			end++
+			l.Add("x", i, end, 1)
+			handles[i] = Handle{}
+			l.Next(&handles[i])
+		}
+		for i := range handles {
+			_, _ = l.Ack(&handles[len(handles)-1-i])
+		}
+	}
+	round()
+	if got := testing.AllocsPerRun(100, round); got != 0 {
+		t.Fatalf("64 items: got %v allocations, want 0", got)
+	}
+}
+
+func BenchmarkAddNextAck(b *testing.B) {
+	for _, window := range []int{1, 16, 1024} {
+		b.Run(sizeName(window), func(b *testing.B) {
+			l := New[int, int](false)
+			l.Attach(0, 0, errMoved)
+			handles := make([]Handle, window)
+			end := flusso.Offset(0)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				h := &handles[i%window]
+				if h.State() == Outstanding {
+					_, _ = l.Ack(h)
+				}
+				*h = Handle{}
+				end++
+				l.Add(i, i, end, 1)
+				l.Next(h)
+				i++
+			}
+		})
+	}
+}
+
+func sizeName(n int) string {
+	switch n {
+	case 1:
+		return "window=1"
+	case 16:
+		return "window=16"
+	}
+	return "window=1024"
+}
