@@ -1,0 +1,5 @@
+//go:build synctests
+
+package kfaketest
+
+const synctests = true
