@@ -1,0 +1,73 @@
+package watermark
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+)
+
+// Min returns the watermark of floors: the lowest through of all of them, and
+// [flusso.NoPosition] while any lane has none or there is no lane at all. Only
+// a floor in state [flusso.FloorAcked] has a through [C2]; whatever another
+// state carries is cleared in the result.
+//
+// Holders are the sinks at the minimum: those that have none, where there are
+// any. Since is readAt, as for a reader that looks for the first time. floors
+// is not changed and not kept.
+func Min(floors []flusso.LaneFloor, incarnation string, readAt time.Time) flusso.Watermark {
+	w := flusso.Watermark{
+		Incarnation: incarnation,
+		Since:       readAt,
+		ReadAt:      readAt,
+		Floors:      sorted(floors),
+	}
+	w.Position, w.Holders = lowest(w.Floors)
+	w.Behind = behind(w.Floors, w.Position)
+	return w
+}
+
+// sorted returns a copy of floors in order of sink, with the through of
+// everything that is not acked cleared.
+func sorted(floors []flusso.LaneFloor) []flusso.LaneFloor {
+	out := slices.Clone(floors)
+	for i := range out {
+		if out[i].State != flusso.FloorAcked {
+			out[i].Through = flusso.NoPosition
+		}
+	}
+	slices.SortStableFunc(out, func(a, b flusso.LaneFloor) int { return cmp.Compare(a.Sink, b.Sink) })
+	return out
+}
+
+// lowest returns the minimum of sorted floors and who holds it. NoPosition is
+// the lowest value there is, so a lane without a through needs no case of its
+// own.
+func lowest(floors []flusso.LaneFloor) (flusso.Position, []string) {
+	if len(floors) == 0 {
+		return flusso.NoPosition, nil
+	}
+	low := slices.MinFunc(floors, byThrough).Through
+	var holders []string
+	for _, f := range floors {
+		if f.Through == low {
+			holders = append(holders, f.Sink)
+		}
+	}
+	return low, slices.Compact(holders)
+}
+
+// behind returns how far the highest floor is ahead of position.
+func behind(floors []flusso.LaneFloor, position flusso.Position) flusso.Position {
+	if len(floors) == 0 {
+		return 0
+	}
+	high := slices.MaxFunc(floors, byThrough).Through
+	if high < position {
+		return 0 // every floor went back behind what was confirmed already
+	}
+	return high - position
+}
+
+func byThrough(a, b flusso.LaneFloor) int { return cmp.Compare(a.Through, b.Through) }
