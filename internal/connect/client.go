@@ -1,0 +1,203 @@
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+)
+
+// Client is a Kafka client that remembers what it tried, so that a command
+// which got no answer can say which broker did not give it, and to what.
+type Client struct {
+	*kgo.Client
+
+	options *Options
+	tried   *tried
+}
+
+// Dial returns a client after a broker answered it, or an [*Error] that says
+// what was tried within ctx and what to do. extra goes to the client after the
+// options' own. The caller closes the client.
+func (o *Options) Dial(ctx context.Context, extra ...kgo.Opt) (*Client, error) {
+	opts, err := o.Opts()
+	if err != nil {
+		return nil, err
+	}
+	seen := newTried()
+	opts = append(opts, kgo.WithHooks(seen))
+	cl, err := kgo.NewClient(append(opts, extra...)...)
+	if err != nil {
+		return nil, fmt.Errorf("set up the Kafka client: %w", err)
+	}
+	c := &Client{Client: cl, options: o, tried: seen}
+	if err := cl.Ping(ctx); err != nil {
+		err = c.Explain(ctx, err)
+		cl.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Error is a failure of the connection itself: what was tried, and what to do.
+type Error struct {
+	Tried  string
+	Advice string
+	Cause  error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v: %s", e.Tried, e.Cause, e.Advice) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Explain adds to err what the client tried, where err is about the connection
+// or about ctx's end; any other error, and nil, comes back as it is.
+func (c *Client) Explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if done := (*Error)(nil); errors.As(err, &done) {
+		return err
+	}
+	if bad := (*OptionError)(nil); errors.As(err, &bad) {
+		return err
+	}
+	brokers := strings.Join(c.options.Brokers, ", ")
+	if ctx.Err() != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return err
+		}
+		return &Error{
+			Tried:  c.tried.String(),
+			Advice: "check that " + brokers + " is a Kafka listener that this machine reaches, or allow more time with --timeout",
+			Cause:  err,
+		}
+	}
+	if advice := c.advice(err); advice != "" {
+		return &Error{Tried: "connect to " + brokers, Advice: advice, Cause: err}
+	}
+	return err
+}
+
+// advice says what to do about a connection that failed; empty for an error
+// that is not about the connection.
+func (c *Client) advice(err error) string {
+	secure := c.options.TLS || c.options.TLSCA != "" || c.options.TLSCert != ""
+	var (
+		header    tls.RecordHeaderError
+		eof       *kgo.ErrFirstReadEOF
+		verifying *tls.CertificateVerificationError
+		alert     tls.AlertError
+		dns       *net.DNSError
+	)
+	switch {
+	case errors.As(err, &header):
+		return "the broker does not speak TLS on this port: leave out --tls, or use its TLS port"
+	case errors.As(err, &verifying):
+		return "the broker's certificate is not trusted: give its authority with --tls-ca, and the host name that the certificate is for"
+	case errors.As(err, &alert):
+		return "the broker refused the TLS handshake: check --tls-cert and --tls-key"
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return "the broker refused the credentials: check --sasl-user, the password or token, and --sasl-mechanism"
+	case errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
+		return "the broker does not take --sasl-mechanism " + c.options.Mechanism + " on this port"
+	case errors.As(err, &eof), kafkaerr.Classify(err) == kafkaerr.Unreachable && c.tried.connected():
+		advice := "the broker closed the connection"
+		if !secure {
+			advice += "; a TLS port does that: add --tls"
+		}
+		if c.options.Mechanism == "" {
+			advice += "; so does one that wants SASL: add --sasl-mechanism"
+		}
+		return advice
+	case errors.As(err, &dns):
+		return "the name is not known: check --brokers"
+	case kafkaerr.Classify(err) == kafkaerr.Unreachable:
+		return "check --brokers, the network, and whether the broker runs"
+	}
+	return ""
+}
+
+// tried is a hook that remembers connections and requests without an answer.
+type tried struct {
+	start time.Time
+
+	mu      sync.Mutex
+	dialed  map[string]bool
+	waiting map[asked]int
+}
+
+type asked struct {
+	broker string
+	key    int16
+}
+
+func newTried() *tried {
+	return &tried{start: time.Now(), dialed: make(map[string]bool), waiting: make(map[asked]int)}
+}
+
+// OnBrokerWrite implements [kgo.HookBrokerWrite].
+func (t *tried) OnBrokerWrite(meta kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dialed[address(meta)] = true
+	t.waiting[asked{address(meta), key}]++
+}
+
+// OnBrokerE2E implements [kgo.HookBrokerE2E].
+func (t *tried) OnBrokerE2E(meta kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
+	if e.ReadErr != nil || e.WriteErr != nil {
+		return // no answer: it stays on record
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := asked{address(meta), key}
+	if t.waiting[at]--; t.waiting[at] <= 0 {
+		delete(t.waiting, at)
+	}
+}
+
+func (t *tried) connected() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.dialed) > 0
+}
+
+// String says what no answer came to.
+func (t *tried) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	after := time.Since(t.start).Round(100 * time.Millisecond)
+	if len(t.waiting) == 0 {
+		if len(t.dialed) == 0 {
+			return fmt.Sprintf("no broker answered within %s: no connection was made", after)
+		}
+		return fmt.Sprintf("gave up after %s, every request was answered until then", after)
+	}
+	var requests []string
+	for a := range maps.Keys(t.waiting) {
+		requests = append(requests, kmsg.NameForKey(a.key)+" from "+a.broker)
+	}
+	slices.Sort(requests)
+	return fmt.Sprintf("no answer within %s: waiting for %s", after, strings.Join(requests, ", "))
+}
+
+func address(meta kgo.BrokerMetadata) string {
+	return net.JoinHostPort(meta.Host, fmt.Sprint(meta.Port))
+}
