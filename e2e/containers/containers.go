@@ -48,9 +48,15 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// engine makes sure, once, that a container engine answers, and tells
-// testcontainers how to use it.
-var engine = sync.OnceValue(func() error {
+// answers makes sure that a container engine does.
+var answers = sync.OnceValue(func() error {
+	_, err := script("engine.sh", "status")
+	return err
+})
+
+// environment tells testcontainers how to use the engine. That depends on where
+// the images come from, so it is asked once there is one.
+var environment = sync.OnceValue(func() error {
 	out, err := script("engine.sh", "env")
 	if err != nil {
 		return err
@@ -68,11 +74,14 @@ var engine = sync.OnceValue(func() error {
 
 // image builds or finds the image that `images.sh args...` names.
 func image(args ...string) (string, error) {
-	if err := engine(); err != nil {
+	if err := answers(); err != nil {
 		return "", err
 	}
 	out, err := script("images.sh", args...)
-	return strings.TrimSpace(out), err
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(out), environment()
 }
 
 // script runs one of the embedded scripts and returns what it prints.
@@ -90,7 +99,7 @@ func script(name string, args ...string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }
@@ -181,6 +190,10 @@ func (s *server) await(ctx context.Context) error {
 		cancel()
 		if err == nil {
 			return nil
+		}
+		// One that has ended will not serve however long one waits.
+		if state, err := s.State(ctx); err == nil && !state.Running {
+			return fmt.Errorf("it has ended, exit code %d", state.ExitCode)
 		}
 		select {
 		case <-ctx.Done():

@@ -10,9 +10,12 @@
 #                        call started the engine: what `make test` wants
 set -euo pipefail
 
-state=${XDG_RUNTIME_DIR:-/tmp}/flusso-e2e
+# Not of a user or a session: whoever runs the tests asks here who started the
+# engine, and only root ever does.
+state=/run/flusso-e2e
 pidfile=$state/dockerd.pid
 log=$state/dockerd.log
+containerd=/var/run/docker/containerd/containerd.pid
 
 say() { echo "engine.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -20,14 +23,18 @@ die() { say "$*"; exit 1; }
 answers() { docker info >/dev/null 2>&1; }
 address() { echo "${DOCKER_HOST:-$(docker context inspect -f '{{.Endpoints.docker.Host}}' 2>/dev/null || echo unix:///var/run/docker.sock)}"; }
 
-# The pid file alone proves nothing: its pid may be another process's by now.
-ours() {
-	[[ -s $pidfile ]] && [[ $(cat "/proc/$(cat "$pidfile")/comm" 2>/dev/null) == dockerd ]]
-}
+# runs NAME PIDFILE: the file alone proves nothing, its pid may be another
+# process's by now.
+runs() { [[ -s $2 ]] && [[ $(cat "/proc/$(cat "$2")/comm" 2>/dev/null) == "$1" ]]; }
+ours() { runs dockerd "$pidfile"; }
+
+# Of containers there may be others in the engine's store than the tests'.
+remove_containers() { docker ps -aq --filter label=org.testcontainers=true | xargs -r docker rm -f -v >/dev/null; }
 
 install_engine() {
 	[[ $(id -u) == 0 ]] || die "no container engine answers at $(address), and only root can start one: start Docker, or run this as root"
 	[[ -z ${DOCKER_HOST:-} ]] || die "no container engine answers at DOCKER_HOST=$DOCKER_HOST: start it, or unset DOCKER_HOST"
+	mkdir -p "$state"
 	if command -v dockerd >/dev/null && command -v docker >/dev/null; then return; fi
 	command -v apt-get >/dev/null || die "no container engine answers at $(address), and this is no Debian or Ubuntu, where one could be installed: install and start Docker"
 	say "installing docker.io"
@@ -53,18 +60,25 @@ try() {
 }
 
 up() {
-	mkdir -p "$state"
 	if answers; then say "using the engine that runs at $(address)"; return; fi
 	install_engine
 	# Where systemd runs, the package has started its engine by itself.
 	if answers; then say "using the engine that the package started"; return; fi
+	# What a killed engine left: dockerd waits in vain for a containerd whose pid
+	# is another process's now.
+	ours || rm -f "$pidfile"
+	runs containerd "$containerd" || rm -f "$containerd"
 	# overlay2 needs a file system that can carry it, iptables a kernel that can
 	# do NAT. Without NAT published ports still work, through docker-proxy, and
 	# the tests need no more.
 	for flags in "--storage-driver=overlay2" "--storage-driver=overlay2 --iptables=false --ip6tables=false" \
 		"--storage-driver=vfs" "--storage-driver=vfs --iptables=false --ip6tables=false"; do
 		# shellcheck disable=SC2086 # several flags
-		if try $flags; then say "dockerd answers"; return; fi
+		if try $flags; then
+			say "dockerd answers"
+			remove_containers
+			return
+		fi
 	done
 	tail -n 5 "$log" >&2
 	die "dockerd would not start, see $log: start Docker another way"
@@ -74,7 +88,7 @@ down() {
 	if ! ours; then say "no engine of ours runs, nothing to stop"; return; fi
 	local pid
 	pid=$(cat "$pidfile")
-	docker ps -aq | xargs -r docker rm -f -v >/dev/null
+	remove_containers
 	kill "$pid"
 	while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
 	rm -f "$pidfile"

@@ -17,7 +17,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-state=${XDG_RUNTIME_DIR:-/tmp}/flusso-e2e
+state=${TMPDIR:-/tmp}/flusso-e2e-$(id -u)
 mkdir -p "$state"
 
 packages=default-jre-headless,postgresql,procps
@@ -31,6 +31,12 @@ die() { say "$*"; exit 1; }
 hash() { { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-12; }
 # recipe DIR: the hash of all that makes the image of DIR what it is.
 recipe() { (cd "$here" && echo "$packages $public_base" && find "$1" -type f | LC_ALL=C sort | xargs cat images.sh) | hash; }
+# logged NAME CMD...: the output is for when it fails.
+logged() {
+	local log=$state/$1.log
+	shift
+	"$@" >"$log" 2>&1 || { tail -n 30 "$log" >&2; die "failed: $*"; }
+}
 present() { docker image inspect "$1" >/dev/null 2>&1; }
 
 # A registry that cannot be reached may take minutes to say so.
@@ -53,7 +59,7 @@ apt_install() {
 	can_install || die "$1 is missing: install it"
 	say "installing $2"
 	apt-get update -qq >/dev/null || true
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" >"$state/apt.log" 2>&1 || die "$2 could not be installed, see $state/apt.log"
+	DEBIAN_FRONTEND=noninteractive logged apt apt-get install -y -qq --no-install-recommends "$2"
 }
 
 # base: the one that holds a JRE and PostgreSQL, shared by all images built here.
@@ -64,7 +70,7 @@ base() {
 		if registry_answers; then
 			say "building $tag from $public_base"
 			printf 'FROM %s\nLABEL flusso-e2e.base=registry\nRUN apt-get update && apt-get install -y --no-install-recommends %s && rm -rf /var/lib/apt/lists/*\n' "$public_base" "${packages//,/ }" |
-				docker build -q -t "$tag" - >&2
+				logged build docker build -t "$tag" -
 		else
 			debootstrap_base "$tag"
 		fi
@@ -85,8 +91,7 @@ debootstrap_base() {
 	[[ -n $mirror ]] || die "apt's sources name no mirror for $suite"
 	root=$(mktemp -d)
 	say "building $1 by a debootstrap of $suite (about a minute)"
-	debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror" >"$state/debootstrap.log" 2>&1 ||
-		die "debootstrap failed, see $state/debootstrap.log"
+	logged debootstrap debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror"
 	rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale} "$root"/var/lib/postgresql/*
 	tar -C "$root" -c . | docker import --change 'LABEL flusso-e2e.base=debootstrap' --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8' - "$1" >/dev/null
 	rm -rf "$root"
@@ -100,11 +105,11 @@ jars() {
 	[[ $1 != 3.* ]] || exclude=log4j-slf4j-impl,log4j-api,log4j-core
 	local goal=(-q -B "-Dkafka.version=$1" dependency:copy-dependencies -DincludeScope=runtime "-DexcludeArtifactIds=$exclude")
 	if ! command -v mvn >/dev/null && registry_answers; then
-		docker run --rm -v "$here/kafka/pom.xml:/pom.xml:ro" -v "$2:/jars" maven:3-eclipse-temurin-17 \
-			mvn -f /pom.xml "${goal[@]}" -DoutputDirectory=/jars >&2
+		logged maven docker run --rm -v "$here/kafka/pom.xml:/pom.xml:ro" -v "$2:/jars" maven:3-eclipse-temurin-17 \
+			mvn -f /pom.xml "${goal[@]}" -DoutputDirectory=/jars
 	else
 		apt_install mvn maven
-		mvn -f "$here/kafka/pom.xml" "${goal[@]}" "-DoutputDirectory=$2" >&2
+		logged maven mvn -f "$here/kafka/pom.xml" "${goal[@]}" "-DoutputDirectory=$2"
 	fi
 }
 
@@ -114,17 +119,19 @@ kafka() {
 		echo "${FLUSSO_E2E_KAFKA_IMAGE//\{version\}/$1}"
 		return
 	fi
-	local name=flusso-e2e-kafka:$1 tag context
+	local name=flusso-e2e-kafka:$1 tag base context
 	tag=$name-$(recipe kafka)
 	if present "$tag"; then
 		say "Kafka $1: $tag, built here before"
 	else
 		say "Kafka $1: building $tag"
+		# Alone on its line: a $(base) that fails as an argument would go unnoticed.
+		base=$(base)
 		context=$(mktemp -d)
 		cp -r "$here/kafka/." "$context"
 		mkdir "$context/jars"
 		jars "$1" "$context/jars"
-		docker build -q -t "$tag" -t "$name" --build-arg "BASE=$(base)" --build-arg "VERSION=$1" "$context" >&2
+		logged build docker build -t "$tag" -t "$name" --build-arg "BASE=$base" --build-arg "VERSION=$1" "$context"
 		rm -rf "$context"
 	fi
 	echo "$tag"
@@ -136,7 +143,7 @@ postgres() {
 		echo "$FLUSSO_E2E_POSTGRES_IMAGE"
 		return
 	fi
-	local name=flusso-e2e-postgres tag
+	local name=flusso-e2e-postgres tag base
 	tag=$name:$(recipe postgres)
 	if present "$tag"; then
 		say "PostgreSQL: $tag, built here before"
@@ -145,7 +152,8 @@ postgres() {
 		tag=$public_postgres
 	else
 		say "PostgreSQL: building $tag"
-		docker build -q -t "$tag" -t "$name:latest" --build-arg "BASE=$(base)" "$here/postgres" >&2
+		base=$(base)
+		logged build docker build -t "$tag" -t "$name:latest" --build-arg "BASE=$base" "$here/postgres"
 	fi
 	echo "$tag"
 }

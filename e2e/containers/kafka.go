@@ -90,6 +90,10 @@ func stopShared() {
 
 func startKafka(opts ...Option) (*Broker, error) {
 	o := options{version: os.Getenv("FLUSSO_E2E_KAFKA_VERSION"), config: map[string]string{
+		// A broker that crashed comes back only when the session it had with the
+		// controller is over, and that takes nine seconds by default.
+		"broker.session.timeout.ms":                        "3000",
+		"broker.heartbeat.interval.ms":                     "500",
 		"auto.create.topics.enable":                        "false",
 		"group.initial.rebalance.delay.ms":                 "0",
 		"offsets.topic.num.partitions":                     "1",

@@ -12,7 +12,8 @@ shift
 
 as_postgres() { setpriv --reuid=postgres --regid=postgres --init-groups -- "$@"; }
 
-install -d -o postgres -g postgres /run/postgresql "$PGDATA"
+install -d -o postgres -g postgres /run/postgresql
+install -d -o postgres -g postgres -m 700 "$PGDATA"
 if [[ ! -s $PGDATA/PG_VERSION ]]; then
 	password=$(mktemp)
 	echo "${POSTGRES_PASSWORD:?}" >"$password"
