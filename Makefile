@@ -1,0 +1,83 @@
+# Everything that is run here in one place: `make help` lists it.
+# README's two commands are `make demo` and `make test`.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# kfake inside synctest bubbles needs the tag (DESIGN.md says why); the linker
+# has no use for debug symbols in binaries that live for one run.
+GO_TEST  := go test -tags synctests -ldflags=-w
+CHECKED  := -race -shuffle=on
+LINT     := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+MODULES  := . e2e examples/postgres
+PACKAGES ?= ./...
+FUZZTIME ?= 10s
+FOR      ?= 20s
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
+		while IFS='|' read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
+
+.PHONY: demo
+demo: ## run the whole pipeline in one process, nothing installed (FOR=20s)
+	@go run ./cmd/flusso-kafka-admin demo --for $(FOR)
+
+.PHONY: build
+build: ## build bin/flusso-kafka-admin
+	go build -trimpath -o bin/flusso-kafka-admin ./cmd/flusso-kafka-admin
+
+.PHONY: test
+test: setup ## run everything: unit, conformance, examples, Python reader, e2e on real Kafka
+	@$(MAKE) --no-print-directory -k test-unit test-python test-examples test-e2e
+
+.PHONY: setup
+setup: ## install what the tests need and this machine lacks (as root on Debian or Ubuntu)
+	@e2e/setup.sh
+
+.PHONY: test-unit
+test-unit: ## unit and conformance tests, channel adapter and embedded broker, with the race detector
+	@echo '== unit and conformance'
+	$(GO_TEST) $(CHECKED) -timeout 8m $(PACKAGES)
+
+.PHONY: test-python
+test-python: ## read the wire format's test vectors with the Python reader
+	@echo '== Python reader'
+	python3 internal/wire/testdata/reader.py
+
+.PHONY: test-examples
+test-examples: ## tests of examples/postgres
+	@echo '== examples/postgres'
+	cd examples/postgres && $(GO_TEST) $(CHECKED) -timeout 8m ./...
+
+.PHONY: test-e2e
+test-e2e: ## real Kafka and Postgres in containers; starts an engine where none runs, and stops it
+	@echo '== end to end'
+	e2e/containers/engine.sh with bash -euo pipefail -c 'e2e/containers/images.sh all >/dev/null && cd e2e && $(GO_TEST) -shuffle=on -p 1 -timeout 14m ./...'
+
+.PHONY: lint
+lint: ## golangci-lint on every module, and go.mod files that are tidy
+	@for module in $(MODULES); do \
+		echo "== lint $$module"; \
+		(cd "$$module" && $(LINT) run ./...) || failed=yes; \
+		(cd "$$module" && go mod tidy -diff) || failed=yes; \
+	done; [[ -z $${failed:-} ]]
+
+.PHONY: fmt
+fmt: ## format all Go files as lint wants them
+	@for module in $(MODULES); do (cd "$$module" && $(LINT) fmt ./...); done
+
+.PHONY: stress
+stress: ## unit and conformance tests ten times over (PACKAGES=./kafka/... for some)
+	$(GO_TEST) $(CHECKED) -count=10 -timeout 60m $(PACKAGES)
+
+.PHONY: fuzz
+fuzz: ## a short run of every fuzz target (FUZZTIME=10s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do \
+		sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' "$$file" | while read -r target; do \
+			echo "== $$target in $$(dirname "$$file")"; \
+			(cd "$$(dirname "$$file")" && $(GO_TEST) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . </dev/null); \
+		done; \
+	done
