@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/offsets"
+)
+
+// admission decides which live batches a lane takes in one writer session. It
+// is a value: a commit is tried on copies and kept only once it is submitted.
+type admission struct {
+	newest flusso.Position // newest live position of the lane in this incarnation
+	more   bool            // that position announced more
+	own    bool            // this session has published a live batch to the lane
+}
+
+// admit says whether a live batch is published or dropped as a replay [B9],
+// or why it may be neither [B10].
+func (a admission) admit(sink string, b *flusso.Batch) (next admission, publish bool, err error) {
+	follows := b.Position > a.newest && !a.more || b.Position == a.newest && a.more
+	switch {
+	case follows:
+		return admission{newest: b.Position, more: b.More, own: true}, true, nil
+	case !a.own && (b.Position < a.newest || b.Position == a.newest && !a.more):
+		// The engine replays from the watermark and the lane has it already.
+		return a, false, nil
+	}
+	return a, false, &flusso.PositionError{Sink: sink, Last: a.newest, LastMore: a.more, Got: b.Position}
+}
+
+// laneTail is what the header of a lane's next item is counted from. The
+// session's segment goroutine owns it: headers are counted when a segment is
+// formed, so that an item which is refused before leaves no hole.
+type laneTail struct {
+	sequence uint64
+	totals   wire.Totals
+	through  flusso.Position
+	newest   flusso.Position
+}
+
+// tailOf continues from the newest item found in a lane. Through and newest
+// start again at "none" when the incarnation changed; the counts go on.
+func tailOf(t offsets.Tail, incarnation string) (laneTail, admission) {
+	if !t.Found {
+		return laneTail{}, admission{}
+	}
+	tail := laneTail{sequence: t.Header.Sequence, totals: t.Header.Totals}
+	if t.Header.Incarnation != incarnation {
+		return tail, admission{}
+	}
+	tail.through, tail.newest = t.Header.Through, t.Header.Newest
+	return tail, admission{newest: tail.newest, more: tail.newest != tail.through}
+}
+
+// next counts an item in and returns its header.
+func (t *laneTail) next(item flusso.LaneItem, bytes uint64, incarnation string, epoch uint64, now time.Time) wire.Header {
+	t.sequence++
+	t.totals.Batches++
+	t.totals.Bytes += bytes
+	if b, ok := item.(*flusso.Batch); ok {
+		t.totals.Envelopes += uint64(len(b.Envelopes))
+		t.totals.Changes += b.Changes
+		if b.Live() {
+			t.newest = b.Position
+			if !b.More {
+				t.through = b.Position
+			}
+		}
+	}
+	return wire.Header{
+		Sequence: t.sequence, Totals: t.totals, Through: t.through, Newest: t.newest,
+		Incarnation: incarnation, Epoch: epoch, BuiltAt: now,
+	}
+}

@@ -1,0 +1,354 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/requests"
+	"github.com/flusso/flusso-kafka/topics"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// settleTimeout bounds the look at the tails that tells a superseded session
+// from a lost one.
+const settleTimeout = 5 * time.Second
+
+// session is one writer session: from the fencing of the writers before it to
+// the first segment that was not committed, or its close. It is never revived.
+//
+// Two sides share the lanes' state. The submit side (admissions) belongs to
+// whoever holds turn; the encode side (laneWriter.tail) to the segment
+// session's goroutine, which forms segments in submit order.
+type session struct {
+	stream *Stream
+	seg    *segment.Session
+	epoch  uint64
+	lanes  map[string]*laneWriter
+	turn   chan struct{} // held while submitting; a channel, since waiting for it must honour a context
+
+	settled chan struct{} // closed when cause is final
+	cause   error
+
+	mu      sync.Mutex
+	pending []func() // resolutions of futures that wait for the cause
+	over    bool     // settled
+}
+
+// laneWriter is one lane's part of a session.
+type laneWriter struct {
+	lane      topics.Lane
+	maxRecord int64
+	admission admission // submit side
+	tail      laneTail  // encode side
+}
+
+// openSession fences every earlier writer, then reads where the lanes stand,
+// then accepts. The order is what makes it safe: read first, and a zombie
+// could write in between.
+func (s *Stream) openSession(ctx context.Context) (*session, error) {
+	seg, err := segment.Open(ctx, s.segmentConfig())
+	if err != nil {
+		return nil, fmt.Errorf("open writer of pipeline %s: %w", s.names.pipeline, err)
+	}
+	se := &session{
+		stream: s, seg: seg,
+		lanes:   make(map[string]*laneWriter, len(s.names.lanes)),
+		turn:    make(chan struct{}, 1),
+		settled: make(chan struct{}),
+	}
+	if err := se.readTails(ctx); err != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("open writer of pipeline %s: %w", s.names.pipeline, err), seg.Close(closing))
+	}
+	s.background.Go(se.settle)
+	s.metrics.sessionOpened(se.epoch)
+	s.log.Info("writer session open", "pipeline", s.cfg.Pipeline, "epoch", se.epoch)
+	return se, nil
+}
+
+// readTails waits until no foreign transaction is open on any lane and takes
+// the state of each from its newest item.
+func (se *session) readTails(ctx context.Context) error {
+	s := se.stream
+	if err := s.awaitStable(ctx); err != nil {
+		return err
+	}
+	tails, err := s.store.Tails(ctx, s.names.lanes)
+	if err != nil {
+		return err
+	}
+	infos := s.laneInfos()
+	for _, lane := range s.names.lanes {
+		tail := tails[lane]
+		if tail.Err != nil {
+			return fmt.Errorf("read the tail of topic %s: %w", lane.Topic(), tail.Err)
+		}
+		w := &laneWriter{lane: lane, maxRecord: infos[lane].maxRecord}
+		w.tail, w.admission = tailOf(tail, s.cfg.Incarnation)
+		if tail.Found {
+			se.epoch = max(se.epoch, tail.Header.Epoch)
+		}
+		se.lanes[lane.Sink] = w
+	}
+	se.epoch++
+	return nil
+}
+
+// alive reports whether the session still takes items.
+func (se *session) alive() bool {
+	select {
+	case <-se.seg.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// submit publishes a commit to all the lanes it names or to none. It returns
+// once the commit is accepted; the future resolves in submit order.
+// accepted is called with it before any later commit can be accepted.
+func (se *session) submit(ctx context.Context, c flusso.Commit, accepted func(*flusso.Future)) (*flusso.Future, error) {
+	sizes, total, err := se.check(c)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case se.turn <- struct{}{}:
+		defer func() { <-se.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-se.settled:
+		return nil, se.cause
+	}
+	tried, publish, receipt, err := se.admit(c)
+	if err != nil {
+		return nil, err
+	}
+	future, resolve := flusso.NewFuture()
+	entry := segment.Entry{
+		Bytes: int(total),
+		Encode: func() ([]*kgo.Record, error) {
+			return se.encode(c, sizes, publish), nil
+		},
+	}
+	var acks *requests.Pending
+	if len(c.Acks) > 0 {
+		if acks, err = se.stream.prepareAcks(ctx, c.Acks); err != nil {
+			return nil, err
+		}
+		entry.Offsets = acks.Offsets
+	}
+	entry.Resolve = func(err error) { se.resolve(receipt, acks, resolve, err) }
+	if err := se.seg.Submit(ctx, entry); err != nil {
+		if acks != nil {
+			acks.Abandon()
+		}
+		return nil, se.explain(ctx, err)
+	}
+	for sink, a := range tried {
+		se.lanes[sink].admission = a
+	}
+	se.stream.metrics.dropped(receipt.Dropped)
+	accepted(future)
+	return future, nil
+}
+
+// check rejects what can be rejected without knowing the lanes' state, and
+// returns the size of each item and of all.
+func (se *session) check(c flusso.Commit) ([]wire.ItemSize, int64, error) {
+	if len(c.Items) == 0 {
+		return nil, 0, &flusso.InvalidError{What: "commit", Reason: "no items"}
+	}
+	sizes := make([]wire.ItemSize, len(c.Items))
+	var total int64
+	for i, r := range c.Items {
+		w, ok := se.lanes[r.Sink]
+		if !ok {
+			return nil, 0, flusso.CheckSink(r.Sink, se.stream.names.sinks)
+		}
+		if err := flusso.CheckItem(r.Item); err != nil {
+			return nil, 0, fmt.Errorf("publish to lane of sink %q: %w", r.Sink, err)
+		}
+		if b, ok := r.Item.(*flusso.Batch); ok && b.Live() && len(c.Acks) > 0 {
+			// Were the acks refused, the marker stays out and the session goes
+			// on: a live batch left out with it would be a hole in the lane.
+			return nil, 0, &flusso.InvalidError{
+				What:   fmt.Sprintf("commit with acks for lane of sink %q", r.Sink),
+				Reason: "carries a live batch: publish live batches in commits without acks",
+			}
+		}
+		size, err := wire.Size(r.Item)
+		if err != nil {
+			return nil, 0, fmt.Errorf("publish to lane of sink %q: %w", r.Sink, err)
+		}
+		if int64(size.Largest) > w.maxRecord {
+			return nil, 0, &flusso.LimitError{
+				What:  fmt.Sprintf("record %s of the lane of sink %q", size.LargestKey, r.Sink),
+				Limit: "record size in bytes", Value: int64(size.Largest), Max: w.maxRecord,
+				Setting: "max.message.bytes of topic " + w.lane.Topic(),
+			}
+		}
+		sizes[i] = size
+		total += int64(size.Bytes)
+	}
+	if limit := se.stream.cfg.MaxBatchBytes; total > limit {
+		return nil, 0, &flusso.LimitError{
+			What: "commit of pipeline " + se.stream.cfg.Pipeline, Limit: "commit size in bytes",
+			Value: total, Max: limit, Setting: "Config.MaxBatchBytes (or split the transaction into more batches)",
+		}
+	}
+	return sizes, total, nil
+}
+
+// admit tries the commit on copies of the lanes' admissions. publish says
+// which items go out.
+func (se *session) admit(c flusso.Commit) (tried map[string]admission, publish []bool, receipt flusso.Receipt, err error) {
+	tried = make(map[string]admission, len(se.lanes))
+	publish = make([]bool, len(c.Items))
+	for i, r := range c.Items {
+		b, ok := r.Item.(*flusso.Batch)
+		if !ok || !b.Live() {
+			publish[i] = true
+			receipt.Published++
+			continue
+		}
+		a, seen := tried[r.Sink]
+		if !seen {
+			a = se.lanes[r.Sink].admission
+		}
+		if a, publish[i], err = a.admit(r.Sink, b); err != nil {
+			return nil, nil, flusso.Receipt{}, err
+		}
+		tried[r.Sink] = a
+		if publish[i] {
+			receipt.Published++
+		} else {
+			receipt.Dropped++
+		}
+	}
+	return tried, publish, receipt, nil
+}
+
+// encode runs on the segment session's goroutine, in submit order.
+func (se *session) encode(c flusso.Commit, sizes []wire.ItemSize, publish []bool) []*kgo.Record {
+	var records []*kgo.Record
+	now := time.Now()
+	for i, r := range c.Items {
+		if !publish[i] {
+			continue
+		}
+		w := se.lanes[r.Sink]
+		h := w.tail.next(r.Item, sizes[i].Bytes, se.stream.cfg.Incarnation, se.epoch, now)
+		records = wire.EncodeItem(records, w.lane.Topic(), r.Item, h)
+	}
+	return records
+}
+
+// resolve is called by the segment session once per commit, in submit order.
+func (se *session) resolve(receipt flusso.Receipt, acks *requests.Pending, resolve func(flusso.Receipt, error), err error) {
+	if acks != nil {
+		acks.Resolve(err)
+	}
+	if err == nil {
+		se.stream.published(receipt)
+		resolve(receipt, nil)
+		return
+	}
+	var ended *segment.Error
+	if !errors.As(err, &ended) {
+		// Only this commit: its acks were refused before anything was produced.
+		resolve(flusso.Receipt{}, fmt.Errorf("publish to pipeline %s: %w", se.stream.cfg.Pipeline, err))
+		return
+	}
+	se.stream.metrics.publishFailed(ended.Outcome.String())
+	finish := func() {
+		resolve(flusso.Receipt{}, fmt.Errorf("publish to pipeline %s: %w", se.stream.cfg.Pipeline, errors.Join(err, se.cause)))
+	}
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	if se.over {
+		finish()
+		return
+	}
+	se.pending = append(se.pending, finish)
+}
+
+// explain turns an error of the segment session's Submit into ours.
+func (se *session) explain(ctx context.Context, err error) error {
+	if se.alive() || ctx.Err() != nil {
+		return err
+	}
+	select {
+	case <-se.settled:
+		return se.cause
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// settle waits for the session's end and finds out why: superseded by a
+// writer that is on record in a lane, or lost. Only a newer header tells the
+// two apart, since a timed out transaction gets the same answers as a fenced one.
+func (se *session) settle() {
+	<-se.seg.Done()
+	s := se.stream
+	cause := se.seg.Err()
+	switch {
+	case cause == nil:
+		cause = flusso.ErrClosed
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		if newer := se.newerEpoch(ctx); newer > se.epoch {
+			cause = errors.Join(&flusso.FencedError{
+				Lease: "writer of pipeline " + s.cfg.Pipeline, Epoch: se.epoch, Newer: newer,
+			}, cause)
+		}
+		cancel()
+		closing, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		if err := se.seg.Close(closing); err != nil {
+			s.log.Warn("closing an ended writer session", "pipeline", s.cfg.Pipeline, "epoch", se.epoch, "err", err)
+		}
+		cancel()
+		s.sessionEnded(se, cause)
+	}
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	se.cause, se.over = cause, true
+	close(se.settled)
+	for _, finish := range se.pending {
+		finish()
+	}
+	se.pending = nil
+}
+
+func (se *session) newerEpoch(ctx context.Context) (epoch uint64) {
+	tails, err := se.stream.store.Tails(ctx, se.stream.names.lanes)
+	if err != nil {
+		return 0
+	}
+	for _, t := range tails {
+		if t.Err == nil && t.Found {
+			epoch = max(epoch, t.Header.Epoch)
+		}
+	}
+	return epoch
+}
+
+// close ends the session: accepted commits are resolved, or ctx's error says
+// that they were not.
+func (se *session) close(ctx context.Context) error {
+	err := se.seg.Close(ctx)
+	select {
+	case <-se.settled:
+	case <-ctx.Done():
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return err
+}
