@@ -64,7 +64,8 @@ type Runner struct {
 	start  time.Time
 
 	mu        sync.Mutex
-	sinks     map[string]*sink // the live engine of each sink, nil while it is dead
+	sinks     map[string]*sink // the live engine of each sink
+	dead      map[string]bool  // sinks that were killed and are not back yet
 	watermark flusso.Watermark
 	lags      map[string]Lag
 	idle      bool
@@ -81,7 +82,9 @@ func New(cfg Config) (*Runner, error) {
 	if got := cfg.Stream.Sinks(); !slices.Equal(got, Sinks()) {
 		return nil, fmt.Errorf("demo: the stream has sinks %q, the demo plays with %q", got, Sinks())
 	}
-	return &Runner{cfg: cfg, sinks: make(map[string]*sink)}, nil
+	r := &Runner{cfg: cfg, sinks: make(map[string]*sink), dead: make(map[string]bool)}
+	r.ingest = newIngest(cfg.Stream, cfg.Source, r.event)
+	return r, nil
 }
 
 // drainLimit bounds the wait for a drained pipeline at the end.
@@ -95,7 +98,6 @@ const drainLimit = time.Minute
 // durable then and another Run over the same data goes on from there.
 func (r *Runner) Run(ctx context.Context) (Comparison, error) {
 	r.start = time.Now()
-	r.ingest = newIngest(r.cfg.Stream, r.cfg.Source, r.event)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -291,6 +293,9 @@ func (r *Runner) look(ctx context.Context) error {
 	return nil
 }
 
+// Counts returns what the ingest engine did in this run.
+func (r *Runner) Counts() IngestCounts { return r.ingest.counts() }
+
 // view hands the current state to the view.
 func (r *Runner) view(final bool) {
 	src := r.cfg.Source
@@ -309,7 +314,10 @@ func (r *Runner) view(final bool) {
 	s.Watermark = r.watermark
 	s.Idle = r.idle
 	for _, name := range Sinks() {
-		lane := LaneState{Sink: name, State: "dead"}
+		lane := LaneState{Sink: name, State: "starting"}
+		if r.dead[name] {
+			lane.State = "killed"
+		}
 		if e := r.sinks[name]; e != nil {
 			lane.State, lane.Applied = e.status()
 		}
@@ -340,6 +348,7 @@ func (r *Runner) setSink(name string, s *sink) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sinks[name] = s
+	r.dead[name] = s == nil
 }
 
 // sleepUntil returns nil at t, or ctx's cause when it ends first.

@@ -16,6 +16,7 @@ import (
 const (
 	slowEnvelope = 2 * time.Millisecond // what an envelope costs the slow sink
 	maxGroup     = 32                   // deliveries that are applied and synced together
+	groupRows    = 100                  // envelopes after which a group takes no more deliveries
 )
 
 // sink applies the items of its lane to a store, syncs, and acks: in this
@@ -147,14 +148,23 @@ func (s *sink) apply(ctx context.Context, from <-chan flusso.Delivery[flusso.Lan
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		for len(group) < maxGroup && len(from) > 0 {
-			group = append(group, <-from)
+		for n := size(group[0]); n < groupRows && len(group) < maxGroup && len(from) > 0; {
+			d := <-from
+			group, n = append(group, d), n+size(d)
 		}
 		s.setState("applying")
 		if err := s.applyGroup(ctx, group); err != nil {
 			return err
 		}
 	}
+}
+
+// size returns the number of envelopes of a delivery.
+func size(d flusso.Delivery[flusso.LaneItem]) int {
+	if b, ok := d.Item().(*flusso.Batch); ok {
+		return len(b.Envelopes)
+	}
+	return 0
 }
 
 func (s *sink) applyGroup(ctx context.Context, group []flusso.Delivery[flusso.LaneItem]) error {

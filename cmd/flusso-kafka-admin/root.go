@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/connect"
+)
+
+// Exit codes.
+const (
+	exitFine   = 0
+	exitFailed = 1 // something was found, or failed
+	exitUsage  = 2 // the command was not understood
+)
+
+// streams is where a command reads from and writes to.
+type streams struct {
+	out, err io.Writer
+	getenv   func(string) string
+	columns  int // of the terminal that out is, 0 where it is none
+}
+
+// run is main without the process: it runs one command and returns its code.
+func run(ctx context.Context, args []string, s streams) int {
+	cmd := newRoot(s)
+	cmd.SetArgs(args)
+	cmd.SetOut(s.out)
+	cmd.SetErr(s.err)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitFine
+	}
+	// A stderr that cannot be written to leaves the exit code.
+	_, _ = fmt.Fprintln(s.err, "flusso-kafka-admin: "+err.Error())
+	if isUsage(err) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "flusso-kafka-admin",
+		Short: "Look after flusso pipelines on Kafka",
+		Long: `Look after flusso pipelines on Kafka.
+
+Standard output is the answer, standard error the rest. Exit codes: 0 all is
+well, 1 something was found or failed, 2 the command was not understood.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+	})
+	root.AddCommand(newDemo(s))
+	return root
+}
+
+// usageError is an error in how the command was called.
+type usageError struct{ cause error }
+
+func (e usageError) Error() string { return e.cause.Error() }
+func (e usageError) Unwrap() error { return e.cause }
+
+// isUsage also takes the names and settings that our packages refuse.
+func isUsage(err error) bool {
+	var (
+		usage  usageError
+		option *connect.OptionError
+		name   *flusso.NameError
+	)
+	return errors.As(err, &usage) || errors.As(err, &option) || errors.As(err, &name) || errors.Is(err, connect.ErrNoBrokers)
+}
+
+// noArgs refuses arguments, an unknown command among them.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	what := "argument"
+	if cmd.HasSubCommands() {
+		what = "command"
+	}
+	return usageError{fmt.Errorf("unknown %s %q: see %s --help", what, args[0], cmd.CommandPath())}
+}
