@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -76,15 +77,15 @@ func (c *Client) Explain(ctx context.Context, err error) error {
 		return err
 	}
 	brokers := strings.Join(c.options.Brokers, ", ")
-	if ctx.Err() != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return err
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return err
+	case ctx.Err() != nil:
+		advice := "check that " + brokers + " is a Kafka listener that this machine reaches"
+		if c.secure() && !c.tried.connected() {
+			advice += ", and by TLS (else leave out --tls)"
 		}
-		return &Error{
-			Tried:  c.tried.String(),
-			Advice: "check that " + brokers + " is a Kafka listener that this machine reaches, or allow more time with --timeout",
-			Cause:  err,
-		}
+		return &Error{Tried: c.tried.String(), Advice: advice + ", or allow more time with --timeout", Cause: err}
 	}
 	if advice := c.advice(err); advice != "" {
 		return &Error{Tried: "connect to " + brokers, Advice: advice, Cause: err}
@@ -95,40 +96,49 @@ func (c *Client) Explain(ctx context.Context, err error) error {
 // advice says what to do about a connection that failed; empty for an error
 // that is not about the connection.
 func (c *Client) advice(err error) string {
-	secure := c.options.TLS || c.options.TLSCA != "" || c.options.TLSCert != ""
 	var (
 		header    tls.RecordHeaderError
 		eof       *kgo.ErrFirstReadEOF
 		verifying *tls.CertificateVerificationError
-		alert     tls.AlertError
+		op        *net.OpError
 		dns       *net.DNSError
 	)
+	broken := kafkaerr.Classify(err) == kafkaerr.Unreachable
 	switch {
 	case errors.As(err, &header):
 		return "the broker does not speak TLS on this port: leave out --tls, or use its TLS port"
 	case errors.As(err, &verifying):
 		return "the broker's certificate is not trusted: give its authority with --tls-ca, and the host name that the certificate is for"
-	case errors.As(err, &alert):
+	case errors.As(err, &op) && op.Op == "remote error": // a TLS alert: crypto/tls does not export its type
 		return "the broker refused the TLS handshake: check --tls-cert and --tls-key"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		return "the broker refused the credentials: check --sasl-user, the password or token, and --sasl-mechanism"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
 		return "the broker does not take --sasl-mechanism " + c.options.Mechanism + " on this port"
-	case errors.As(err, &eof), kafkaerr.Classify(err) == kafkaerr.Unreachable && c.tried.connected():
+	case broken && c.tried.unanswered(kmsg.SASLAuthenticate):
+		return "the broker closed the connection instead of taking the credentials: check --sasl-user, the password or token, and --sasl-mechanism"
+	case c.secure() && !c.tried.connected() && (errors.As(err, &eof) || errors.Is(err, io.EOF)):
+		return "the broker closed the connection in the TLS handshake: leave out --tls, or use its TLS port"
+	case errors.As(err, &eof), broken && c.tried.connected():
 		advice := "the broker closed the connection"
-		if !secure {
-			advice += "; a TLS port does that: add --tls"
+		if !c.secure() {
+			advice += "; if this is its TLS port, add --tls"
 		}
 		if c.options.Mechanism == "" {
-			advice += "; so does one that wants SASL: add --sasl-mechanism"
+			advice += "; if it wants SASL, add --sasl-mechanism"
 		}
 		return advice
 	case errors.As(err, &dns):
 		return "the name is not known: check --brokers"
-	case kafkaerr.Classify(err) == kafkaerr.Unreachable:
+	case broken:
 		return "check --brokers, the network, and whether the broker runs"
 	}
 	return ""
+}
+
+func (c *Client) secure() bool {
+	o := c.options
+	return o.TLS || o.TLSCA != "" || o.TLSCert != ""
 }
 
 // tried is a hook that remembers connections and requests without an answer.
@@ -177,6 +187,18 @@ func (t *tried) connected() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.dialed) > 0
+}
+
+// unanswered reports whether a request of this kind got no answer.
+func (t *tried) unanswered(key kmsg.Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for a := range t.waiting {
+		if a.key == int16(key) {
+			return true
+		}
+	}
+	return false
 }
 
 // String says what no answer came to.
