@@ -1,0 +1,102 @@
+package offsets
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// Floors returns the acked floor of each lane for the watermark, sorted by
+// sink: see [Judge]. While every commit carries our metadata it costs one
+// OffsetFetch for each broker that coordinates any of the groups, the mirror's
+// included, and reads nothing, for any number of lanes and whatever their
+// backlog. A lane whose look-up failed is FloorUnknown; the error is for the
+// case that all failed.
+//
+// Topic IDs are believed for a minute: an old one can only say of a recreated
+// lane that what was acked of it before is acked, which stays true.
+func (s *Store) Floors(ctx context.Context, p topics.Pipeline, incarnation string, lanes []topics.Lane) ([]flusso.LaneFloor, error) {
+	began := time.Now()
+	lanes = unique(lanes)
+	slices.SortFunc(lanes, func(a, b topics.Lane) int { return strings.Compare(a.Sink, b.Sink) })
+	got, err := s.fetchOffsets(ctx, append(sinkWants(lanes), mirrorWants(p, lanes)...))
+	if err != nil {
+		return nil, err
+	}
+	commits := make(map[topics.Lane]Commit, len(lanes))
+	mirrors := make(map[topics.Lane]Commit, len(lanes))
+	for _, l := range lanes {
+		commits[l], mirrors[l] = got[want{l.Group(), l}], got[want{p.IngestGroup(), l}]
+	}
+	s.remember(commits)
+	verdicts, err := s.judge(ctx, began, incarnation, lanes, commits, mirrors)
+	if err != nil {
+		return nil, err
+	}
+	var reads []*search
+	for _, l := range lanes {
+		if verdicts[l].Read {
+			reads = append(reads, below(l, commits[l].Offset, 1))
+		}
+	}
+	_ = s.run(ctx, identityAge, reads...) // each search has its error
+	for _, q := range reads {
+		verdicts[q.lane] = verdicts[q.lane].resolve(q, incarnation)
+	}
+	floors := make([]flusso.LaneFloor, len(lanes))
+	for i, l := range lanes {
+		floors[i] = verdicts[l].Floor(l.Sink)
+	}
+	return floors, everyErr(lanes, commits, commitErr)
+}
+
+// judge applies [Judge]. Before it calls a lane recreated it looks the topic
+// IDs up again.
+func (s *Store) judge(ctx context.Context, began time.Time, incarnation string, lanes []topics.Lane, commits, mirrors map[topics.Lane]Commit) (map[topics.Lane]Verdict, error) {
+	verdicts := make(map[topics.Lane]Verdict, len(lanes))
+	pending, age := lanes, identityAge
+	for range 2 {
+		ids, err := s.identify(ctx, pending, age)
+		if err != nil {
+			return nil, err
+		}
+		var doubted []topics.Lane
+		for _, l := range pending {
+			id := ids[l]
+			if id.err != nil && commits[l].State == Present {
+				verdicts[l] = Verdict{State: flusso.FloorUnknown, Offset: commits[l].Offset, Detail: id.err.Error()}
+				continue
+			}
+			v := Judge(commits[l], mirrors[l], id.id, incarnation)
+			verdicts[l] = v
+			if age := began.Sub(id.at); age > 0 && v.State == flusso.FloorRecreated ||
+				age > missingAge && (v.State == flusso.FloorUnverified || v.Read) {
+				doubted = append(doubted, l)
+			}
+		}
+		if len(doubted) == 0 {
+			break
+		}
+		pending, age = doubted, 0
+	}
+	return verdicts, nil
+}
+
+// resolve completes a verdict by what was read below the commit.
+func (v Verdict) resolve(q *search, incarnation string) Verdict {
+	if q.found != nil {
+		return v.Resolve(*q.found, incarnation)
+	}
+	v.Read = false
+	if errors.Is(q.err, ErrUnknown) {
+		v.State, v.Detail = flusso.FloorNothing, "rewound by another tool to where nothing retained is below: "+q.err.Error()
+		return v
+	}
+	v.State, v.Detail = flusso.FloorUnknown, q.err.Error()
+	return v
+}

@@ -1,0 +1,110 @@
+package offsets
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// Header ends every lane item and answers every question about the prefix
+// before it.
+type Header = wire.Header
+
+// Metadata goes with every offset that flusso-kafka commits for a lane.
+type Metadata = wire.Metadata
+
+// Totals are running counts of a lane.
+type Totals = wire.Totals
+
+// Store asks the brokers about lanes. It holds no goroutines and needs no
+// closing; all methods may be called concurrently and honour their context.
+//
+// It remembers three things: which broker coordinates a group, which broker
+// leads a topic and under which topic ID, and headers (see [Index]). Topic IDs
+// are refreshed when they are older than a minute, when a broker's answer says
+// that they are stale, when a commit carries another one (before it is called
+// recreated), and always by [Store.Ends], [Store.Tails] and [Store.Lag].
+type Store struct {
+	cl *kgo.Client
+
+	mu           sync.Mutex
+	identities   map[string]identity // by topic
+	coordinators map[string]int32    // node by group
+	indexes      map[topics.Lane]*Index
+	commits      map[topics.Lane]Commit // last one seen with our metadata
+}
+
+// New returns a store on a client that the caller owns and closes after the
+// last call. The client needs no consumer or producer settings.
+func New(cl *kgo.Client) *Store {
+	return &Store{
+		cl:           cl,
+		identities:   make(map[string]identity),
+		coordinators: make(map[string]int32),
+		indexes:      make(map[topics.Lane]*Index),
+		commits:      make(map[topics.Lane]Commit),
+	}
+}
+
+// Index returns the index of a lane, which the store fills by its reads.
+// Whoever sees headers go by may add them to save reads.
+func (s *Store) Index(lane topics.Lane) *Index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.indexes[lane]
+	if x == nil {
+		x = NewIndex()
+		s.indexes[lane] = x
+	}
+	return x
+}
+
+// attempts bounds how often a broker is asked again after an answer that says
+// "not here" or "not now"; kgo's own retries of broken connections come on top.
+const attempts = 5
+
+// backoff waits before attempt n, n ≥ 1: 20 ms, doubling.
+func backoff(ctx context.Context, n int) error {
+	timer := time.NewTimer(10 * time.Millisecond << n)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// everyErr returns the call's error: that of the first lane when each failed,
+// else nil.
+func everyErr[V any](lanes []topics.Lane, got map[topics.Lane]V, err func(V) error) error {
+	var first error
+	for _, l := range lanes {
+		e := err(got[l])
+		if e == nil {
+			return nil
+		}
+		if first == nil {
+			first = e
+		}
+	}
+	return first
+}
+
+// unique returns lanes without repetitions, in their order.
+func unique(lanes []topics.Lane) []topics.Lane {
+	seen := make(map[topics.Lane]struct{}, len(lanes))
+	out := make([]topics.Lane, 0, len(lanes))
+	for _, l := range lanes {
+		if _, dup := seen[l]; !dup {
+			seen[l] = struct{}{}
+			out = append(out, l)
+		}
+	}
+	return out
+}
