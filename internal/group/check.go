@@ -1,0 +1,111 @@
+package group
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+)
+
+// checkGroup refuses a group with members of the other mode. In takeover mode
+// it returns the member id that holds our instance id, or "".
+func checkGroup(ctx context.Context, cl *kgo.Client, cfg *Config) (holder string, err error) {
+	op := "describe group " + cfg.Group
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Groups = []string{cfg.Group}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return "", kafkaerr.Wrap(op, err)
+	}
+	mixed := &MixedModeError{Group: cfg.Group, Mode: cfg.Mode}
+	for _, g := range resp.Groups {
+		switch err := kerr.ErrorForCode(g.ErrorCode); err {
+		case nil:
+		case kerr.GroupIDNotFound: // brokers differ: an unknown group is this, or dead
+			continue
+		default:
+			return "", kafkaerr.Wrap(op, err)
+		}
+		for _, m := range g.Members {
+			static := m.InstanceID != nil
+			if static != (cfg.Mode == Takeover) || static && *m.InstanceID != cfg.Group {
+				mixed.Members = append(mixed.Members, m.ClientID+"@"+m.ClientHost)
+				continue
+			}
+			if static {
+				holder = m.MemberID
+			}
+		}
+	}
+	if len(mixed.Members) > 0 {
+		return "", mixed
+	}
+	return holder, nil
+}
+
+// checkTopic compares the topic's identity with the one expected.
+func checkTopic(ctx context.Context, cl *kgo.Client, topic string, want [16]byte) ([16]byte, error) {
+	op := "describe topic " + topic
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = kmsg.StringPtr(topic)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return want, kafkaerr.Wrap(op, err)
+	}
+	for _, t := range resp.Topics {
+		if t.Topic == nil || *t.Topic != topic {
+			continue
+		}
+		switch err := kerr.ErrorForCode(t.ErrorCode); {
+		case err != nil:
+			return want, kafkaerr.Wrap(op, err)
+		case len(t.Partitions) != 1:
+			return want, fmt.Errorf("%s: it has %d partitions, a lane has one: create it anew with one partition", op, len(t.Partitions))
+		case want == [16]byte{}:
+			return t.TopicID, nil
+		case t.TopicID != want:
+			return want, kafkaerr.Wrap(op, fmt.Errorf("its topic ID is not the one expected: %w", kerr.InconsistentTopicID))
+		}
+		return want, nil
+	}
+	return want, kafkaerr.Wrap(op, kerr.UnknownTopicOrPartition)
+}
+
+// highWatermark asks the leader where the log ends, open transactions and
+// what readers can't see yet included.
+func highWatermark(ctx context.Context, cl *kgo.Client, topic string) (flusso.Offset, error) {
+	op := "ask for the end of topic " + topic
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Timestamp = -1
+	p.CurrentLeaderEpoch = -1
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	t.Partitions = append(t.Partitions, p)
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	req.IsolationLevel = 0
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return flusso.NoOffset, kafkaerr.Wrap(op, err)
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if t.Topic != topic || p.Partition != 0 {
+				continue
+			}
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return flusso.NoOffset, kafkaerr.Wrap(op, err)
+			}
+			return flusso.Offset(p.Offset), nil
+		}
+	}
+	return flusso.NoOffset, fmt.Errorf("%s: the answer does not name the partition", op)
+}

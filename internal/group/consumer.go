@@ -1,0 +1,663 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/ledger"
+)
+
+// Consumer receives the items of one topic. It implements
+// [flusso.Consumer]; its methods may be called concurrently but for Receive.
+//
+// It survives what passes: rebalances, coordinators that move, commits whose
+// reply is lost. Each time it attaches again, deliveries not acked durably end
+// and come again. It ends for good when it is superseded, when what it should
+// read next is gone, and when it is closed.
+type Consumer[T, M any] struct {
+	cfg       Config
+	keepAcked bool
+	reader    Reader[T, M]
+
+	life       context.Context //nolint:containedctx // bounds the consumer's goroutines, ended by stop
+	stop       context.CancelFunc
+	background sync.WaitGroup
+	done       chan struct{} // closed when the consumer has ended, with err set
+
+	turn chan struct{} // held while committing: one commit in flight
+
+	ready chan struct{} // an item waits, or something ended
+	room  chan struct{} // the prefetch budget has room
+	dirty chan struct{} // there is something to commit
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced when the state of commits or of the attach changes
+	err      error         // what ended the consumer
+	stopping bool          // no new attach
+	stopped  error         // what for: what acks fail with meanwhile
+	ledger   *ledger.Ledger[T, M]
+	member   *member
+	epoch    uint64 // of the attach; counts all
+	attached bool
+	read     func(*kgo.Record, func(Item[T, M])) (int64, error)
+	next     flusso.Offset // first offset not read yet
+	newest   M             // mark of the newest item read, or of the floor
+	pending  int64         // size of the item that is not whole yet
+
+	acks    uint64        // acks recorded in this attach that a commit can make durable
+	durable uint64        // how many of them are
+	floor   flusso.Offset // committed, as far as we know
+	highest flusso.Offset // highest offset that we know of or tried to commit: more is somebody else's
+	lost    error         // acks that ended with their attach, for the next Flush
+	gone    error         // what ended the last attach
+	failing int           // attaches that ended without a commit
+}
+
+// Attach joins the group and, in takeover mode, returns when the partition is
+// ours; in standby mode it returns at once and Receive waits for it.
+//
+// keepAcked is for items whose order does not matter: a nack leaves later
+// acked ones acked, and acks above the floor are committed too.
+//
+// Errors: [*MixedModeError]; those of the reader's Attach; what the brokers
+// answered, wrapped; ctx's.
+func Attach[T, M any](ctx context.Context, cfg Config, keepAcked bool, reader Reader[T, M]) (*Consumer[T, M], error) {
+	cfg.prepare()
+	c := &Consumer[T, M]{
+		cfg: cfg, keepAcked: keepAcked, reader: reader,
+		done:    make(chan struct{}),
+		turn:    make(chan struct{}, 1),
+		ready:   make(chan struct{}, 1),
+		room:    make(chan struct{}, 1),
+		dirty:   make(chan struct{}, 1),
+		changed: make(chan struct{}),
+		ledger:  ledger.New[T, M](keepAcked),
+		next:    flusso.NoOffset, floor: flusso.NoOffset, highest: flusso.NoOffset,
+	}
+	c.life, c.stop = context.WithCancel(context.Background())
+	m, err := c.join(ctx, "")
+	if err != nil {
+		c.stop()
+		return nil, err
+	}
+	c.background.Go(func() { c.run(m) })
+	c.background.Go(c.commits)
+	if cfg.Mode == Standby {
+		return c, nil
+	}
+	if err := c.awaitAttach(ctx); err != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		return nil, errors.Join(err, c.end(closing, err, true))
+	}
+	return c, nil
+}
+
+// awaitAttach waits until the partition is ours.
+func (c *Consumer[T, M]) awaitAttach(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		err, attached, changed := c.err, c.attached, c.changed
+		c.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case attached:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("attach to topic %s in group %s: %w", c.cfg.Topic, c.cfg.Group, context.Cause(ctx))
+		}
+	}
+}
+
+// join checks group and topic and makes a new member. own is the member id we
+// had before, "" at first: whoever else holds the lane by now keeps it.
+func (c *Consumer[T, M]) join(ctx context.Context, own string) (*member, error) {
+	holder, err := checkGroup(ctx, c.cfg.Lookup, &c.cfg)
+	if err != nil {
+		return nil, err
+	}
+	if own != "" && holder != "" && holder != own {
+		return nil, fmt.Errorf("attach to group %s: member %s has it: %w", c.cfg.Group, holder, flusso.ErrSuperseded)
+	}
+	id, err := checkTopic(ctx, c.cfg.Lookup, c.cfg.Topic, c.cfg.TopicID)
+	if err != nil {
+		return nil, c.broken(ctx, err)
+	}
+	m := newMember(&c.cfg, id, c)
+	c.mu.Lock()
+	c.member = m // before it opens: it may attach at once
+	c.mu.Unlock()
+	if err := m.open(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// broken lets the reader name what can't be read on; passing errors stay.
+func (c *Consumer[T, M]) broken(ctx context.Context, err error) error {
+	switch kafkaerr.Classify(err) {
+	case kafkaerr.Gap, kafkaerr.Recreated, kafkaerr.Missing:
+		c.mu.Lock()
+		next, mark := c.next, c.newest
+		c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, brokenTimeout)
+		defer cancel()
+		return c.reader.Broken(ctx, next, mark, err)
+	}
+	return err
+}
+
+// run owns the members: it polls the one it has and makes another when it
+// ended for a passing reason. What [Consumer.end] ends it also closes.
+func (c *Consumer[T, M]) run(m *member) {
+	for {
+		c.pollAll(m)
+		cause := m.endedBy()
+		own := m.who().MemberID
+		if c.isStopping() {
+			return
+		}
+		if !c.passes(cause) {
+			c.fail(cause)
+			// Out of the group, so that an operator can move its offsets; but
+			// never where the name is somebody else's by now.
+			m.close(c.life, !errors.Is(c.ended(), flusso.ErrSuperseded))
+			return
+		}
+		// A static member is replaced by the next one at once; a dynamic one
+		// would be waited for.
+		m.close(c.life, c.cfg.Mode == Standby)
+		if m = c.rejoin(own); m == nil {
+			return
+		}
+		if c.isStopping() {
+			m.close(c.life, false)
+			return
+		}
+	}
+}
+
+func (c *Consumer[T, M]) rejoin(own string) *member {
+	for c.pause() {
+		ctx, cancel := context.WithTimeout(c.life, sessionTimeout)
+		m, err := c.join(ctx, own)
+		cancel()
+		switch {
+		case err == nil:
+			return m
+		case !c.passes(err):
+			c.fail(err)
+			return nil
+		}
+		c.cfg.Logger.Warn("attaching again", "topic", c.cfg.Topic, "group", c.cfg.Group, "err", err)
+	}
+	return nil
+}
+
+func (c *Consumer[T, M]) isStopping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopping
+}
+
+// ended returns what ended the consumer, nil while it lives.
+func (c *Consumer[T, M]) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// pause waits before the next attach, longer each time that none came to a
+// commit. It returns false when the consumer ends instead.
+func (c *Consumer[T, M]) pause() bool {
+	const first, longest = 50 * time.Millisecond, 5 * time.Second
+	c.mu.Lock()
+	d := min(first<<min(c.failing, 10), longest)
+	c.failing++
+	stopping := c.stopping
+	c.mu.Unlock()
+	if stopping {
+		return false
+	}
+	t := time.NewTimer(d/2 + rand.N(d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.life.Done():
+	case <-c.done:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.stopping && c.err == nil && c.life.Err() == nil
+}
+
+// passes reports whether a new attach can help.
+func (c *Consumer[T, M]) passes(err error) bool {
+	var (
+		unknown *UnknownCommitError
+		refused *RefusedError
+	)
+	class := kafkaerr.Classify(err)
+	switch {
+	case errors.Is(err, flusso.ErrSuperseded), errors.Is(err, flusso.ErrClosed):
+		return false
+	case errors.As(err, &unknown):
+		return true
+	case errors.As(err, &refused) && class == kafkaerr.Other:
+		return true // such as UNKNOWN_SERVER_ERROR
+	}
+	switch class {
+	case kafkaerr.Superseded:
+		// Another member has our name: the newest attach wins. The other codes
+		// also say that a session timed out, and then nobody else need be there.
+		return !errors.Is(err, kerr.FencedInstanceID)
+	case kafkaerr.Retriable, kafkaerr.Unreachable, kafkaerr.Timeout:
+		return true
+	}
+	return false
+}
+
+// fail ends the consumer for good. What was not acked comes again, to whoever
+// attaches next.
+func (c *Consumer[T, M]) fail(cause error) {
+	if kafkaerr.Classify(cause) == kafkaerr.Superseded && !errors.Is(cause, flusso.ErrSuperseded) {
+		cause = fmt.Errorf("%w (topic %s, group %s): %w", flusso.ErrSuperseded, c.cfg.Topic, c.cfg.Group, cause)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(cause)
+}
+
+func (c *Consumer[T, M]) failLocked(cause error) {
+	if c.err != nil {
+		return
+	}
+	c.err = cause
+	c.attached = false
+	c.ledger.End(cause)
+	close(c.done)
+	c.notify()
+	if f := c.cfg.Hooks.Ended; f != nil {
+		f(cause)
+	}
+}
+
+// notify wakes whoever waits for a change. Called with mu.
+func (c *Consumer[T, M]) notify() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+	signal(c.ready)
+	signal(c.room)
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// pollAll polls a member until it ended.
+func (c *Consumer[T, M]) pollAll(m *member) {
+	for {
+		c.mu.Lock()
+		waiting := c.ledger.Waiting()
+		full := waiting > 0 && waiting+c.pending >= c.cfg.Budget
+		c.mu.Unlock()
+		select {
+		case <-m.ended:
+			return
+		default:
+		}
+		if full {
+			select {
+			case <-c.room:
+			case <-m.ended:
+				return
+			}
+			continue
+		}
+		m.pollOnce(func(fs kgo.Fetches) { c.take(m, fs) })
+	}
+}
+
+// take files what was polled. Errors come first: nothing polled with them or
+// after them is delivered.
+func (c *Consumer[T, M]) take(m *member, fs kgo.Fetches) {
+	var cause error
+	fs.EachError(func(_ string, _ int32, err error) {
+		if cause == nil && !ignored(err) {
+			cause = err
+		}
+	})
+	if cause != nil {
+		cause = c.broken(c.life, kafkaerr.Wrap("read topic "+c.cfg.Topic, cause))
+		m.end(cause)
+		return
+	}
+	c.mu.Lock()
+	epoch, read := c.epoch, c.read
+	c.mu.Unlock()
+	if read == nil {
+		return
+	}
+	var err error
+	for it := fs.RecordIter(); !it.Done() && err == nil; {
+		err = c.file(m, epoch, read, it.Next())
+	}
+	if err != nil {
+		m.end(err)
+	}
+}
+
+// file hands one record to the reader.
+func (c *Consumer[T, M]) file(m *member, epoch uint64, read func(*kgo.Record, func(Item[T, M])) (int64, error), r *kgo.Record) error {
+	pending, err := read(r, func(it Item[T, M]) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.owns(m, epoch) {
+			return
+		}
+		c.newest = it.Mark
+		if it.Acked {
+			c.ledger.AddAcked(it.Item, it.Mark, it.End)
+			return
+		}
+		c.ledger.Add(it.Item, it.Mark, it.End, it.Size)
+		signal(c.ready)
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.owns(m, epoch) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.pending = pending
+	c.next = flusso.Offset(r.Offset + 1)
+	return nil
+}
+
+// owns reports whether an attach is still the current one. Called with mu.
+func (c *Consumer[T, M]) owns(m *member, epoch uint64) bool {
+	return c.attached && c.member == m && c.epoch == epoch
+}
+
+// ignored are errors that a poll reports but that decide nothing: the end of
+// the membership is told elsewhere, the rest passes.
+func ignored(err error) bool {
+	var session *kgo.ErrGroupSession
+	if errors.As(err, &session) || errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	switch kafkaerr.Classify(err) {
+	case kafkaerr.Retriable, kafkaerr.Unreachable, kafkaerr.Timeout:
+		return true
+	}
+	return false
+}
+
+// attach implements events.
+func (c *Consumer[T, M]) attach(ctx context.Context, m *member, committed Committed) (flusso.Offset, int32, func() error, error) {
+	if c.cfg.Mode == Takeover {
+		c.mu.Lock()
+		known := c.highest
+		c.mu.Unlock()
+		if known >= 0 && committed.Offset > known {
+			return 0, 0, nil, fmt.Errorf("group %s: offset %s was committed by another consumer, %s is the highest of ours: %w",
+				c.cfg.Group, committed.Offset, known, flusso.ErrSuperseded)
+		}
+	}
+	start, err := c.reader.Attach(ctx, committed)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	return start.Offset, start.LeaderEpoch, func() error { return c.begin(m, committed, start) }, nil
+}
+
+// begin starts an attach epoch.
+func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	if c.stopping || c.member != m {
+		return flusso.ErrClosed
+	}
+	c.epoch++
+	c.attached = true
+	c.ledger.Attach(start.Floor, start.Mark, again(errRebalance))
+	c.read, c.next, c.newest, c.pending = start.Read, start.Offset, start.Mark, 0
+	c.acks, c.durable = 0, 0
+	c.floor, c.highest = committed.Offset, max(c.highest, committed.Offset)
+	c.notify()
+	c.cfg.Logger.Debug("attached", "topic", c.cfg.Topic, "group", c.cfg.Group, "committed", committed.Offset, "start", start.Offset)
+	if f := c.cfg.Hooks.Attached; f != nil {
+		f(start.Offset)
+	}
+	return nil
+}
+
+// again is what ends deliveries that come again to this consumer.
+func again(cause error) error {
+	return fmt.Errorf("the consumer attached again (%w): %w", cause, flusso.ErrWithdrawn)
+}
+
+// detach implements events.
+func (c *Consumer[T, M]) detach(m *member, cause error, last bool) {
+	if last {
+		ctx, cancel := context.WithTimeout(c.life, lastCommit)
+		_ = c.commitOnce(ctx) // what it could not commit comes again
+		cancel()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.member != m || !c.attached {
+		return
+	}
+	c.attached = false
+	c.read = nil
+	c.epoch++
+	c.gone = fmt.Errorf("acks recorded before were not committed, their items come again: %w", again(cause))
+	if c.acks > c.durable {
+		c.lost = c.gone
+	}
+	ends := again(cause)
+	if !c.passes(cause) && !last {
+		ends = fmt.Errorf("%w: %w", flusso.ErrSuperseded, cause)
+		if kafkaerr.Classify(cause) != kafkaerr.Superseded {
+			ends = cause
+		}
+	}
+	c.ledger.End(ends)
+	c.notify()
+	if f := c.cfg.Hooks.Detached; f != nil {
+		f(cause)
+	}
+}
+
+// Receive implements [flusso.Consumer].
+func (c *Consumer[T, M]) Receive(ctx context.Context) (flusso.Delivery[T], error) {
+	d, err := c.ReceiveMarked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// ReceiveMarked is Receive with the concrete delivery.
+func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], error) {
+	for {
+		c.mu.Lock()
+		if c.err != nil {
+			defer c.mu.Unlock()
+			return nil, c.err
+		}
+		if c.ledger.Ready() {
+			d := &Delivery[T, M]{c: c}
+			full := c.ledger.Waiting()+c.pending >= c.cfg.Budget
+			d.item, d.mark, _ = c.ledger.Next(&d.h)
+			c.mu.Unlock()
+			if full {
+				signal(c.room)
+			}
+			return d, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-c.ready:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// CaughtUp implements [flusso.Consumer].
+func (c *Consumer[T, M]) CaughtUp(ctx context.Context) (bool, error) {
+	c.mu.Lock()
+	err := c.err
+	c.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	high, err := highWatermark(ctx, c.cfg.Lookup, c.cfg.Topic)
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return false, c.err
+	}
+	return c.attached && !c.ledger.Ready() && c.pending == 0 && c.next >= high, nil
+}
+
+// Flush implements [flusso.Consumer]. When acks recorded before it ended with
+// their attach it fails once, with [flusso.ErrWithdrawn]: their items come
+// again.
+func (c *Consumer[T, M]) Flush(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	epoch, target := c.epoch, c.acks
+	for {
+		switch {
+		case c.err != nil:
+			return c.err
+		case c.lost != nil:
+			err := c.lost
+			c.lost = nil
+			return err
+		case c.epoch == epoch && c.durable >= target:
+			return nil
+		case c.epoch != epoch:
+			return c.gone // another Flush took the loss
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		signal(c.dirty)
+		select {
+		case <-changed:
+			c.mu.Lock()
+		case <-ctx.Done():
+			c.mu.Lock()
+			return fmt.Errorf("flush acks to group %s: %w", c.cfg.Group, context.Cause(ctx))
+		}
+	}
+}
+
+// Close implements [flusso.Consumer].
+func (c *Consumer[T, M]) Close(ctx context.Context) error {
+	return c.end(ctx, flusso.ErrClosed, true)
+}
+
+// Supersede ends the consumer for one that attaches in the same process: its
+// acks fail at once, those recorded are committed first as far as ctx allows,
+// and the lane is left without a rebalance where the mode allows.
+func (c *Consumer[T, M]) Supersede(ctx context.Context) error {
+	return c.end(ctx, flusso.ErrSuperseded, c.cfg.Mode == Standby)
+}
+
+// end makes the recorded acks durable, detaches and waits for all goroutines.
+func (c *Consumer[T, M]) end(ctx context.Context, cause error, leave bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	first := !c.stopping
+	if first {
+		c.stopping, c.stopped = true, cause
+	}
+	m := c.member
+	c.notify()
+	c.mu.Unlock()
+
+	var err error
+	if first {
+		// Everything that asks a broker ends a little before ctx does, so that
+		// the rest can still be waited for.
+		soft, cancel := shorter(ctx)
+		err = c.lastCommits(soft)
+		c.fail(cause)
+		if m != nil {
+			m.end(cause)
+			m.close(soft, leave)
+		}
+		cancel()
+		c.stop()
+	}
+	joined := make(chan struct{})
+	go func() {
+		c.background.Wait()
+		close(joined)
+	}()
+	select {
+	case <-joined:
+	case <-ctx.Done():
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("close the consumer of topic %s in group %s: %w", c.cfg.Topic, c.cfg.Group, err)
+	}
+	return nil
+}
+
+// shorter returns a context that ends a fifth before ctx does, half a second
+// at most.
+func shorter(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	left := time.Until(deadline)
+	return context.WithDeadline(ctx, deadline.Add(-min(left/5, 500*time.Millisecond)))
+}
+
+// lastCommits commits what is recorded, or says what was not.
+func (c *Consumer[T, M]) lastCommits(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		over := c.err != nil || !c.attached || c.durable >= c.acks
+		open, lost := c.acks-c.durable, c.lost
+		c.mu.Unlock()
+		if over {
+			return lost
+		}
+		if err := c.commitOnce(ctx); err != nil || ctx.Err() != nil {
+			return fmt.Errorf("%d recorded acks were not committed, their items come again: %w", open, errors.Join(err, context.Cause(ctx)))
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package group
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+)
+
+func TestB4_RestartResumesAtTheFirstItemNotAcked(t *testing.T) {
+	for _, mode := range []Mode{Takeover, Standby} {
+		t.Run(mode.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.produce(0, 4)
+				c := w.attach(mode)
+				a, b, d := w.receive(c, 0), w.receive(c, 1), w.receive(c, 2)
+				w.ack(a, d)
+				w.flush(c)
+				w.wantCommitted(1)
+				w.close(c)
+				wantErr(t, "late ack", b.Ack(context.Background()), flusso.ErrClosed)
+				if n := w.members(); n != 0 {
+					t.Fatalf("after close the group has %d members", n)
+				}
+				c = w.attach(mode)
+				for i := 1; i <= 4; i++ {
+					w.ack(w.receive(c, i))
+				}
+				w.close(c)
+				w.wantCommitted(5)
+			})
+		})
+	}
+}
+
+func TestB4_TakeoverTheNewestAttachWins(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 4)
+		old := w.attach(Takeover)
+		a, b := w.receive(old, 0), w.receive(old, 1)
+		w.ack(a)
+		w.flush(old)
+		began := time.Now()
+		fresh := w.attach(Takeover)
+		w.ack(w.receive(fresh, 1))
+		if d := time.Since(began); d > time.Second {
+			t.Fatalf("takeover took %s", d)
+		}
+		w.flush(fresh)
+		w.wantCommitted(2)
+
+		_ = b.Ack(context.Background()) // recorded at most: the broker refuses it
+		_, err := old.Receive(ctxOf(t, time.Minute))
+		for err == nil {
+			_, err = old.Receive(ctxOf(t, time.Minute))
+		}
+		wantErr(t, "receive of the old one", err, flusso.ErrSuperseded)
+		wantErr(t, "late ack", b.Ack(context.Background()), flusso.ErrSuperseded)
+		wantErr(t, "flush of the old one", old.Flush(context.Background()), flusso.ErrSuperseded)
+		w.wantCommitted(2)
+		w.ack(w.receive(fresh, 2))
+		w.flush(fresh)
+		w.wantCommitted(3)
+	})
+}
+
+func TestCase15_NoPingPong(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 9)
+		attaches := 0
+		cfg := w.config(Takeover)
+		cfg.Hooks.Attached = func(flusso.Offset) { attaches++ }
+		old := w.attachWith(cfg, &numbers{})
+		fresh := w.attachWith(cfg, &numbers{})
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if attaches != 2 {
+			t.Fatalf("the lane changed hands %d times, want 2", attaches)
+		}
+		_, err := old.Receive(ctxOf(t, time.Minute))
+		for err == nil {
+			_, err = old.Receive(ctxOf(t, time.Minute))
+		}
+		wantErr(t, "the old one", err, flusso.ErrSuperseded)
+		w.ack(w.receive(fresh, 0))
+		w.flush(fresh)
+	})
+}
+
+func TestB5_NackedItemsComeAgainInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 3)
+		c := w.attach(Takeover)
+		a, b, d := w.receive(c, 0), w.receive(c, 1), w.receive(c, 2)
+		if err := b.Nack(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "ack after nack", d.Ack(context.Background()), flusso.ErrWithdrawn)
+		w.ack(w.receive(c, 1), w.receive(c, 2), w.receive(c, 3), a)
+		wantErr(t, "nack of an acked one", a.Nack(context.Background()), flusso.ErrAcked)
+		w.flush(c)
+		w.wantCommitted(4)
+	})
+}
+
+func TestA5_CaughtUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		caughtUp := func(c *consumer, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got, err := c.CaughtUp(ctxOf(t, time.Minute)); got != want || err != nil {
+				t.Fatalf("caught up: got %v, %v, want %v", got, err, want)
+			}
+		}
+		c := w.attach(Takeover)
+		caughtUp(c, true) // nothing was ever there, and nothing is polled
+		w.produce(0, 1)
+		caughtUp(c, false)
+		a := w.receive(c, 0)
+		caughtUp(c, false)
+		b := w.receive(c, 1)
+		caughtUp(c, true)
+		if err := a.Nack(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		caughtUp(c, false)
+		_ = b
+		w.ack(w.receive(c, 0), w.receive(c, 1))
+		w.close(c)
+		c = w.attach(Takeover) // exactly at the end
+		caughtUp(c, true)
+	})
+}
+
+func TestStandbyWaitsForTheLane(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 4)
+		active := w.attach(Standby)
+		a, b := w.receive(active, 0), w.receive(active, 1)
+		w.ack(a)
+		replica := w.attach(Standby)
+		time.Sleep(time.Minute)
+		if _, err := replica.Receive(ctxOf(t, time.Second)); err == nil {
+			t.Fatal("the replica took the lane from its owner")
+		}
+		// The rebalance that let the replica in ended the deliveries.
+		wantErr(t, "ack over a rebalance", b.Ack(context.Background()), flusso.ErrWithdrawn)
+		w.ack(w.receive(active, 1))
+		w.close(active)
+		w.wantCommitted(2)
+		w.ack(w.receive(replica, 2))
+		w.flush(replica)
+		w.wantCommitted(3)
+	})
+}
+
+func TestModesDoNotMix(t *testing.T) {
+	for _, first := range []Mode{Takeover, Standby} {
+		t.Run(first.String()+" first", func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.attach(first)
+				other := Standby
+				if first == Standby {
+					time.Sleep(10 * time.Second) // until it joined
+					other = Takeover
+				}
+				_, err := Attach(ctxOf(t, time.Minute), w.config(other), false, &numbers{})
+				mixed, ok := errorAs[*MixedModeError](err)
+				if !ok || len(mixed.Members) != 1 || mixed.Group != testGroup {
+					t.Fatalf("got %v", err)
+				}
+			})
+		})
+	}
+}
