@@ -1,0 +1,272 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// GroupOffsets is an offset that becomes committed for a consumer group
+// together with the records of its entry, or not at all. It is sent before the
+// records are produced: when the group refuses it, the entry alone is rejected
+// and its Encode is not called. When its answer is lost, or Encode fails after
+// it, the whole segment is rejected and the session ends, because the offset
+// can then be kept out only together with everything else.
+//
+// One owner serializes the commits of a group: nothing else may commit while
+// the entry is not resolved.
+type GroupOffsets struct {
+	Group string
+	// Member returns the identity of the group's member at the moment of the
+	// commit; its error rejects the entry.
+	Member func() (memberID string, generation int32, instance *string, err error)
+
+	Topic       string
+	TopicID     [16]byte // lets newer brokers refuse a recreated topic
+	Partition   int32
+	Offset      int64 // next offset to read
+	LeaderEpoch int32 // -1: unknown
+	Metadata    string
+}
+
+// groups remembers what the committing of group offsets needs to know. Only
+// the former uses it.
+type groups struct {
+	version     int16            // transaction version of the cluster, 0 until known
+	coordinator map[string]int32 // by group
+}
+
+// refusals are the answers to TxnOffsetCommit that leave no doubt that the
+// offset is not in the transaction, and say nothing about the transaction.
+var refusals = []*kerr.Error{
+	kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.FencedInstanceID, kerr.StaleMemberEpoch, kerr.FencedMemberEpoch,
+	kerr.RebalanceInProgress, kerr.GroupIDNotFound, kerr.InvalidGroupID, kerr.GroupAuthorizationFailed,
+	kerr.TopicAuthorizationFailed, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InconsistentTopicID,
+	kerr.OffsetMetadataTooLarge, kerr.InvalidCommitOffsetSize,
+}
+
+// elsewhere are the answers of a broker that did not even look.
+var elsewhere = []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.ConcurrentTransactions}
+
+func isOneOf(err error, codes []*kerr.Error) bool {
+	for _, c := range codes {
+		if errors.Is(err, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// groupBackoff is the pause before a group's coordinator is looked up again.
+const groupBackoff = 5 * time.Millisecond
+
+// commitOffsets puts o into the segment's transaction. refused says that the
+// offset is certainly not in it, err that it may be, or that the transaction
+// itself is lost.
+func (s *Session) commitOffsets(ctx context.Context, g *segment, o *GroupOffsets) (refused, err error) {
+	op := fmt.Sprintf("commit offset %d of topic %s partition %d for group %s within transaction %s",
+		o.Offset, o.Topic, o.Partition, o.Group, s.cfg.id(g.turn))
+	for {
+		member, generation, instance, err := o.Member()
+		if err != nil {
+			return fmt.Errorf("%s: %w", op, err), nil
+		}
+		req := kmsg.NewPtrTxnOffsetCommitRequest()
+		req.MemberID, req.Generation, req.InstanceID = member, generation, instance
+		code, err := s.tryOffsets(ctx, g, o, req)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, s.late(ctx, g)
+		case err != nil:
+			return nil, kafkaerr.Wrap(op, err)
+		case code == nil:
+			return nil, nil
+		case isOneOf(code, refusals):
+			return kafkaerr.Wrap(op, code), nil
+		case !isOneOf(code, elsewhere):
+			return nil, kafkaerr.Wrap(op, code)
+		}
+		delete(s.groups.coordinator, o.Group)
+		select {
+		case <-time.After(groupBackoff): // and a commit must name the member as it is then
+		case <-ctx.Done():
+			return nil, s.late(ctx, g)
+		}
+	}
+}
+
+// tryOffsets returns the broker's code for the offset, or err when there is
+// none. No request here is repeated by the client: a commit that arrives twice
+// could be refused the second time and be in the transaction all the same.
+func (s *Session) tryOffsets(ctx context.Context, g *segment, o *GroupOffsets, req *kmsg.TxnOffsetCommitRequest) (code, err error) {
+	if err := s.learnVersion(ctx, g.client); err != nil {
+		return nil, err
+	}
+	g.touched = true
+	g.implicit = s.groups.version >= 2
+	if !g.implicit {
+		add := kmsg.NewPtrAddOffsetsToTxnRequest()
+		add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = s.cfg.id(g.turn), g.producer, g.epoch, o.Group
+		// Adding twice is harmless: the client may repeat it.
+		resp, err := add.RequestWith(ctx, g.client)
+		if err != nil {
+			return nil, err
+		}
+		if code := kerr.ErrorForCode(resp.ErrorCode); code != nil {
+			return code, nil
+		}
+	}
+	node, code, err := s.coordinator(ctx, g.client, o.Group)
+	if code != nil || err != nil {
+		return code, err
+	}
+	req.TransactionalID, req.Group = s.cfg.id(g.turn), o.Group
+	req.ProducerID, req.ProducerEpoch = g.producer, g.epoch
+	topic := kmsg.NewTxnOffsetCommitRequestTopic()
+	topic.Topic, topic.TopicID = o.Topic, o.TopicID
+	part := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = o.Partition, o.Offset, o.LeaderEpoch, &o.Metadata
+	topic.Partitions = append(topic.Partitions, part)
+	req.Topics = append(req.Topics, topic)
+
+	limit := int16(math.MaxInt16)
+	switch {
+	case !g.implicit:
+		limit = 4 // from 5 on the broker adds the group by itself, by the rules of transaction version 2
+	case o.TopicID == [16]byte{}:
+		limit = 5 // from 6 on there is no topic name
+	}
+	kresp, err := g.client.Broker(int(node)).Request(ctx, &cappedOffsetCommit{req, limit})
+	if err != nil {
+		return nil, err
+	}
+	resp := kresp.(*kmsg.TxnOffsetCommitResponse)
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return nil, fmt.Errorf("broker %d answered for %d topics, asked for one", node, len(resp.Topics))
+	}
+	return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode), nil
+}
+
+// cappedOffsetCommit is a TxnOffsetCommit of a limited version.
+type cappedOffsetCommit struct {
+	*kmsg.TxnOffsetCommitRequest
+	limit int16
+}
+
+func (c *cappedOffsetCommit) MaxVersion() int16 {
+	return min(c.limit, c.TxnOffsetCommitRequest.MaxVersion())
+}
+
+// coordinator looks up which broker keeps the group's offsets.
+func (s *Session) coordinator(ctx context.Context, cl *kgo.Client, group string) (node int32, code, err error) {
+	if node, known := s.groups.coordinator[group]; known {
+		return node, nil, nil
+	}
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorKeys = group, []string{group}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return 0, nil, err
+	}
+	node, code = resp.NodeID, kerr.ErrorForCode(resp.ErrorCode)
+	if len(resp.Coordinators) == 1 {
+		node, code = resp.Coordinators[0].NodeID, kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
+	}
+	if errors.Is(code, kerr.CoordinatorNotAvailable) {
+		code = kerr.NotCoordinator // a look-up that found nobody changed nothing
+	}
+	if code == nil {
+		if s.groups.coordinator == nil {
+			s.groups.coordinator = make(map[string]int32)
+		}
+		s.groups.coordinator[group] = node
+	}
+	return node, code, nil
+}
+
+// learnVersion finds out once which rules of transactions the cluster has: kgo
+// goes by the same feature. An upgrade in the middle of the session is not
+// noticed here, and need not be: brokers serve the older rules as well.
+func (s *Session) learnVersion(ctx context.Context, cl *kgo.Client) error {
+	if s.groups.version != 0 {
+		return nil
+	}
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "flusso-kafka", "1"
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	s.groups.version = 1
+	if cl.OptValue(kgo.MaxVersions) != nil {
+		// kgo follows the older rules when its versions are pinned low; those
+		// are right under either.
+		return nil
+	}
+	for _, f := range resp.FinalizedFeatures {
+		if f.Name == "transaction.version" && f.MaxVersionLevel >= 2 {
+			s.groups.version = 2
+		}
+	}
+	return nil
+}
+
+// nowhere is a partition that no topic has.
+const nowhere = math.MaxInt32
+
+// leave ends a transaction without records: its entries were rejected one by
+// one. Where group offsets were tried, the broker may have begun a transaction
+// that kgo knows nothing of, and that would time out in a later segment.
+func (s *Session) leave(g *segment) error {
+	op := "leave transaction " + s.cfg.id(g.turn)
+	if g.touched && g.implicit {
+		// The end of a transaction changes the producer epoch, so kgo must be
+		// the one to ask for it. It does so once a record was tried.
+		tried := make(chan struct{})
+		r := &kgo.Record{Topic: g.offsetsTopic(), Partition: nowhere}
+		g.client.Produce(context.Background(), r, func(*kgo.Record, error) { close(tried) })
+		ctx, cancel := context.WithTimeout(s.base, s.cfg.TransactionTimeout)
+		defer cancel()
+		select {
+		case <-tried:
+		case <-ctx.Done():
+			return kafkaerr.Wrap(op, context.Cause(ctx))
+		}
+	}
+	late := time.AfterFunc(CommitTimeout, s.kill)
+	defer late.Stop()
+	if err := g.client.EndTransaction(context.Background(), kgo.TryAbort); err != nil {
+		return kafkaerr.Wrap(op, err)
+	}
+	if !g.touched || g.implicit {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.base, s.cfg.TransactionTimeout)
+	defer cancel()
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = s.cfg.id(g.turn), g.producer, g.epoch
+	resp, err := req.RequestWith(ctx, g.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if errors.Is(err, kerr.InvalidTxnState) {
+		return nil // nothing had begun
+	}
+	return kafkaerr.Wrap(op, err)
+}
+
+func (g *segment) offsetsTopic() string {
+	for _, e := range g.entries {
+		if e.Offsets != nil {
+			return e.Offsets.Topic
+		}
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Open fences every earlier session of the lease and returns a new one. The
+// ids are fenced strictly in order, each within [Config.FenceTimeout]: in any
+// other order two sessions that open at once could each end up with a part of
+// the lease. When one fails the session is not opened and every client is
+// closed; ids fenced until then stay fenced. ctx bounds the opening alone.
+//
+// What the session before left open is aborted when Open returns; what it
+// committed may become visible some milliseconds later.
+func Open(ctx context.Context, cfg Config) (*Session, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	s := newSession(cfg)
+	for i := range s.clients {
+		cl, err := kgo.NewClient(append(cfg.opts(i), kgo.WithContext(s.base))...)
+		if err != nil {
+			s.closeClients()
+			return nil, s.openError(i, err)
+		}
+		s.clients[i] = cl
+	}
+	for i, cl := range s.clients {
+		if err := fence(ctx, cl, cfg); err != nil {
+			s.closeClients()
+			return nil, s.openError(i, err)
+		}
+	}
+	cfg.Logger.Debug("session opened", "lease", cfg.Lease)
+	s.start()
+	return s, nil
+}
+
+// fence takes one id over. kgo repeats InitProducerID until the transaction
+// before is aborted, or its context ends.
+func fence(ctx context.Context, cl *kgo.Client, cfg Config) error {
+	within, cancel := context.WithTimeoutCause(ctx, cfg.FenceTimeout,
+		fmt.Errorf("not fenced within %s: %w", cfg.FenceTimeout, context.DeadlineExceeded))
+	defer cancel()
+	id, _, err := cl.ProducerID(within)
+	switch {
+	case err != nil && within.Err() != nil:
+		return context.Cause(within)
+	case err != nil:
+		return err
+	case id < 0: // kgo goes on without an id when the broker knows none
+		return fmt.Errorf("transactions: %w", kerr.UnsupportedVersion)
+	}
+	return nil
+}
+
+func (s *Session) openError(i int, err error) error {
+	op := fmt.Sprintf("fence transactional id %s", s.cfg.id(i))
+	return &Error{Lease: s.cfg.Lease, Outcome: Rejected, Ended: true, Cause: kafkaerr.Wrap(op, err)}
+}

@@ -1,0 +1,298 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// segment is entries on their way through one transaction.
+type segment struct {
+	turn    int // the segments of a session count from 0
+	client  *kgo.Client
+	entries []Entry
+	errs    []error // by entry: rejected alone
+
+	// Written by the former; read by the committer after it was handed over.
+	records  int
+	touched  bool  // group offsets were sent: the broker may know of the transaction though nothing is produced
+	implicit bool  // they were sent by the rules of transaction version 2
+	producer int64 // the producer id and epoch that every record must carry
+	epoch    int16
+
+	mu      sync.Mutex
+	err     error               // the first reason not to commit
+	unacked map[partition]int64 // records without an answer
+	last    partition           // cache of the entry below: records come in runs
+	lastN   int64
+}
+
+type partition struct {
+	topic string
+	index int32
+}
+
+func (p partition) String() string { return fmt.Sprintf("topic %s partition %d", p.topic, p.index) }
+
+// fail notes the first reason not to commit.
+func (g *segment) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = err
+	}
+}
+
+func (g *segment) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// countLocked adds n to the unanswered records of a partition.
+func (g *segment) countLocked(topic string, index int32, n int64) {
+	p := partition{topic, index}
+	if p != g.last {
+		g.settleLocked()
+		g.last = p
+	}
+	g.lastN += n
+}
+
+func (g *segment) settleLocked() {
+	if g.lastN == 0 {
+		return
+	}
+	if left := g.unacked[g.last] + g.lastN; left != 0 {
+		g.unacked[g.last] = left
+	} else {
+		delete(g.unacked, g.last)
+	}
+	g.lastN = 0
+}
+
+// sent counts records before they are produced.
+func (g *segment) sent(rs []*kgo.Record) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range rs {
+		g.countLocked(r.Topic, r.Partition, 1)
+	}
+	g.records += len(rs)
+}
+
+// acked is the promise of every record.
+func (g *segment) acked(r *kgo.Record, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.countLocked(r.Topic, r.Partition, -1)
+	if g.err != nil {
+		return
+	}
+	p := partition{r.Topic, r.Partition}
+	switch {
+	case err != nil:
+		g.err = kafkaerr.Wrap("produce to "+p.String(), err)
+	case r.ProducerID != g.producer || r.ProducerEpoch != g.epoch:
+		// kgo takes "fenced" for "forgotten" when the log start has passed its
+		// last record, fetches a new epoch and sends the rest of the segment
+		// under that: what it sent before is aborted.
+		g.err = fmt.Errorf("produce to %s: %w", p, ErrReinitialized)
+	}
+}
+
+// waiting names the partitions that have not answered.
+func (g *segment) waiting() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.settleLocked()
+	names := make([]string, 0, len(g.unacked))
+	for p := range maps.Keys(g.unacked) {
+		names = append(names, p.String())
+	}
+	slices.Sort(names)
+	const shown = 5
+	if n := len(names); n > shown {
+		names = append(names[:shown], fmt.Sprintf("%d more", n-shown))
+	}
+	return strings.Join(names, ", ")
+}
+
+// form runs until the session ends: it takes entries from the queue as soon as
+// they may go, and produces them, one segment after the other.
+func (s *Session) form() {
+	defer close(s.acked)
+	for turn := 0; ; turn++ {
+		select {
+		case s.slots <- struct{}{}: // the id's segment before is resolved
+		case <-s.done:
+			return
+		}
+		entries := s.take()
+		if entries == nil {
+			return
+		}
+		g := &segment{
+			turn: turn, client: s.clients[turn%IDs], entries: entries,
+			errs: make([]error, len(entries)), unacked: make(map[partition]int64),
+		}
+		s.produce(g)
+		s.acked <- g // as many places as slots
+		if g.failure() != nil {
+			s.fail(Rejected, g.failure())
+			return
+		}
+	}
+}
+
+// take waits until a segment may go and returns its entries, or nil when the
+// session has ended or was closed and drained.
+func (s *Session) take() []Entry {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		if s.end != nil || s.closing && len(s.queue) == 0 {
+			s.mu.Unlock()
+			return nil
+		}
+		var wait time.Duration
+		if len(s.queue) > 0 {
+			wait = time.Until(s.queue[0].at.Add(s.cfg.MaxAge))
+			// Idle: go at once. Otherwise gather, unless nothing else can come.
+			if s.inFlight == 0 || s.queueBytes >= s.cfg.MaxBytes || wait <= 0 || s.closing || len(s.drains) > 0 {
+				entries := s.cutLocked()
+				s.mu.Unlock()
+				return entries
+			}
+		}
+		s.mu.Unlock()
+		var aged <-chan time.Time
+		if wait > 0 {
+			timer.Reset(wait)
+			aged = timer.C
+		}
+		select {
+		case <-s.wake:
+		case <-aged:
+		case <-s.done:
+		}
+	}
+}
+
+// cutLocked takes the entries of the next segment: as many as fit, at least one.
+func (s *Session) cutLocked() []Entry {
+	n, size := 0, 0
+	for n < len(s.queue) && (n == 0 || size+s.queue[n].Bytes <= s.cfg.MaxBytes) {
+		size += s.queue[n].Bytes
+		n++
+	}
+	entries := make([]Entry, n)
+	for i := range entries {
+		entries[i] = s.queue[i].Entry
+		s.queue[i] = queued{}
+	}
+	s.queue = s.queue[n:]
+	s.queueBytes -= size
+	s.inFlight++
+	return entries
+}
+
+// produce writes the segment's records in a new transaction and returns when
+// the broker acknowledged them all, or the segment failed.
+func (s *Session) produce(g *segment) {
+	ctx, cancel := s.within(s.cfg.TransactionTimeout)
+	defer cancel()
+	op := "begin transaction " + s.cfg.id(g.turn)
+	if err := g.client.BeginTransaction(); err != nil {
+		g.fail(kafkaerr.Wrap(op, err))
+		return
+	}
+	var err error
+	if g.producer, g.epoch, err = g.client.ProducerID(ctx); err != nil {
+		g.fail(kafkaerr.Wrap(op, err))
+		return
+	}
+	for i, e := range g.entries {
+		if g.failure() != nil {
+			return
+		}
+		s.encode(ctx, g, i, e)
+	}
+	if g.failure() != nil {
+		return
+	}
+	if err := g.client.Flush(ctx); err != nil {
+		g.fail(s.late(ctx, g))
+	}
+}
+
+// late says why a segment was given up on before it was acknowledged.
+func (s *Session) late(ctx context.Context, g *segment) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, context.DeadlineExceeded) {
+		return cause // the session has ended
+	}
+	return kafkaerr.Wrap(fmt.Sprintf("produce segment under %s: %s not acknowledged within the transaction timeout of %s",
+		s.cfg.id(g.turn), g.waiting(), s.cfg.TransactionTimeout), cause)
+}
+
+// encode produces one entry of the segment, after its group offsets.
+func (s *Session) encode(ctx context.Context, g *segment, i int, e Entry) {
+	alone := func(err error) error {
+		return &Error{Lease: s.cfg.Lease, Outcome: Rejected, Cause: err}
+	}
+	if e.Offsets != nil {
+		refused, err := s.commitOffsets(ctx, g, e.Offsets)
+		switch {
+		case err != nil:
+			g.fail(err)
+			return
+		case refused != nil:
+			g.errs[i] = alone(refused)
+			return
+		}
+	}
+	rs, err := e.Encode()
+	if e.Offsets != nil && (err != nil || len(rs) == 0) {
+		// The offsets are in the transaction already: only without it are they out.
+		if err == nil {
+			err = ErrNoRecords
+		}
+		g.fail(fmt.Errorf("offsets of group %s without their entry: %w", e.Offsets.Group, err))
+		return
+	}
+	if err != nil {
+		g.errs[i] = alone(err)
+		return
+	}
+	g.sent(rs)
+	for _, r := range rs {
+		g.client.Produce(context.Background(), r, g.acked)
+	}
+}
+
+// within returns a context that ends with the session, or after d. The former
+// alone calls it, for one segment at a time.
+func (s *Session) within(d time.Duration) (context.Context, context.CancelFunc) {
+	timed, stop := context.WithTimeout(context.Background(), d)
+	ctx, end := context.WithCancelCause(timed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onEnd = end
+	if s.end != nil {
+		end(s.end.Cause)
+	}
+	return ctx, func() {
+		stop()
+		end(nil)
+	}
+}

@@ -1,0 +1,389 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestCommit(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		for i := range 10 {
+			submit(t, s, entry(l, fmt.Sprint(i), "a", "b"))
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := "0 1 2 3 4 5 6 7 8 9"
+		if got := l.String(); got != want {
+			t.Errorf("resolved %q, want %q", got, want)
+		}
+		for _, topic := range []string{"a", "b"} {
+			if got := w.read(t, topic); got != want {
+				t.Errorf("topic %s holds %q, want %q", topic, got, want)
+			}
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := s.Submit(t.Context(), entry(l, "late", "a")); !errors.Is(err, flusso.ErrClosed) || errors.Is(err, flusso.ErrLost) {
+			t.Errorf("submit after close: %v", err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("second close: %v", err)
+		}
+		<-s.Done()
+		if err := s.Err(); !errors.Is(err, flusso.ErrClosed) {
+			t.Errorf("Err after close: %v", err)
+		}
+	})
+}
+
+// TestTurns checks that segment n goes under id n mod 4, beginning at 0, and
+// that what gathers behind a segment in flight goes as one.
+func TestTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		var (
+			mu  sync.Mutex
+			ids []string
+		)
+		see := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Match: func(r kmsg.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, r.(*kmsg.EndTxnRequest).TransactionalID)
+			return false
+		}})
+		defer see.Release()
+		for i := range 6 {
+			submit(t, s, entry(l, fmt.Sprint(i), "a"))
+			l.wait(i + 1)
+		}
+		want := "[orders.writer.0 orders.writer.1 orders.writer.2 orders.writer.3 orders.writer.0 orders.writer.1]"
+		if got := fmt.Sprint(ids); got != want {
+			t.Errorf("ended %v, want %v", got, want)
+		}
+		ids = nil
+		slow := w.Fault(t, kmsg.Produce, kfaketest.Fault{Mode: kfaketest.Hang})
+		submit(t, s, entry(l, "first", "a"))
+		<-slow.Hit()
+		for i := range 5 {
+			submit(t, s, entry(l, fmt.Sprint("gathered", i), "a"))
+		}
+		slow.Release()
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(ids) != 2 {
+			t.Errorf("%d segments, want 2: %v", len(ids), ids)
+		}
+	})
+}
+
+func sized(e segment.Entry, bytes int) segment.Entry {
+	e.Bytes = bytes
+	return e
+}
+
+// TestLimits checks that a segment closes at MaxBytes, that a larger entry
+// goes alone, and that age closes a segment that gathers.
+func TestLimits(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t, func(c *segment.Config) { c.MaxBytes = 100 }), newLedger()
+		hang := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang, Match: func(r kmsg.Request) bool {
+			return r.(*kmsg.EndTxnRequest).TransactionalID == lease+".0"
+		}})
+		var produced atomic.Int32
+		see := w.Fault(t, kmsg.Produce, kfaketest.Fault{Match: func(kmsg.Request) bool { produced.Add(1); return false }})
+		defer see.Release()
+		submit(t, s, sized(entry(l, "first", "a"), 1))
+		<-hang.Hit()
+		submit(t, s, sized(entry(l, "x", "a"), 60))
+		submit(t, s, sized(entry(l, "y", "a"), 30))
+		synctest.Wait()
+		if n := produced.Load(); n != 1 {
+			t.Fatalf("%d produced while gathering, want 1", n)
+		}
+		submit(t, s, sized(entry(l, "large", "a"), 1000)) // closes x, y; goes alone as the third
+		synctest.Wait()
+		if n := produced.Load(); n != 3 {
+			t.Fatalf("%d produced, want 3", n)
+		}
+		submit(t, s, sized(entry(l, "aged", "a"), 1))
+		synctest.Wait()
+		if n := produced.Load(); n != 3 {
+			t.Fatalf("%d produced before its age, want 3", n)
+		}
+		time.Sleep(segment.DefaultMaxAge)
+		synctest.Wait()
+		if n := produced.Load(); n != 4 {
+			t.Fatalf("%d produced at its age, want 4", n)
+		}
+		if got := l.String(); got != "" {
+			t.Errorf("resolved %q while the first commit hangs", got)
+		}
+		hang.Release()
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.read(t, "a"), "first x y large aged"; got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	})
+}
+
+// TestWindow checks that Submit blocks only for the window, in order, honours
+// its context, and lets one larger entry in alone.
+func TestWindow(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t, func(c *segment.Config) { c.MaxUnackedBytes = 100 }), newLedger()
+		hang := w.Fault(t, kmsg.Produce, kfaketest.Fault{Mode: kfaketest.Hang})
+		submit(t, s, sized(entry(l, "larger", "a"), 500))
+		<-hang.Hit()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Submit(ctx, entry(l, "impatient", "a")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("submit with a full window: %v", err)
+		}
+		accepted := make(chan error, 3)
+		for _, e := range []segment.Entry{
+			sized(entry(l, "p", "a"), 90), sized(entry(l, "q", "a"), 20), sized(entry(l, "r", "a"), 10),
+		} {
+			go func() { accepted <- s.Submit(t.Context(), e) }()
+			synctest.Wait()
+		}
+		if len(accepted) != 0 {
+			t.Fatalf("accepted %d beyond the window", len(accepted))
+		}
+		hang.Release()
+		for range 3 {
+			if err := <-accepted; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.read(t, "a"), "larger p q r"; got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	})
+}
+
+// TestEncode checks that entries are encoded in submit order and that an error
+// rejects its entry alone, resolved in its turn.
+func TestEncode(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		bad := entry(l, "bad", "a")
+		broken := errors.New("broken")
+		bad.Encode = func() ([]*kgo.Record, error) { return nil, broken }
+		submit(t, s, entry(l, "1", "a"))
+		submit(t, s, bad)
+		submit(t, s, entry(l, "2", "a"))
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		submit(t, s, bad) // alone in its segment
+		submit(t, s, entry(l, "3", "a"))
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := l.String(), "1 bad=rejected 2 bad=rejected 3"; got != want {
+			t.Errorf("resolved %q, want %q", got, want)
+		}
+		if err := l.all()[1].err; !errors.Is(err, broken) || errors.Is(err, flusso.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		if got, want := w.read(t, "a"), "1 2 3"; got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+		if err := s.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestIdle checks that a session that rested for a day ends before it publishes.
+func TestIdle(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		submit(t, s, entry(l, "1", "a"))
+		l.wait(1)
+		time.Sleep(segment.MaxIdle - time.Second)
+		submit(t, s, entry(l, "2", "a"))
+		l.wait(2)
+		time.Sleep(segment.MaxIdle + time.Second)
+		err := s.Submit(t.Context(), entry(l, "3", "a"))
+		if !errors.Is(err, segment.ErrIdle) || !errors.Is(err, flusso.ErrLost) || !errors.Is(err, flusso.ErrRejected) {
+			t.Errorf("got %v", err)
+		}
+		<-s.Done()
+		s = w.open(t)
+		submit(t, s, entry(l, "4", "a"))
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.read(t, "a"), "1 2 4"; got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	})
+}
+
+// TestE14_Fenced checks that a second open ends the first session, whatever it
+// has under way, and that nothing it produced afterwards shows.
+func TestE14_Fenced(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		l := newLedger()
+		first := w.open(t)
+		submit(t, first, entry(l, "1", "a"))
+		l.wait(1)
+		hang := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang})
+		submit(t, first, entry(l, "caught", "a"))
+		<-hang.Hit()
+		second := w.open(t)
+		hang.Release()
+		submit(t, second, entry(l, "3", "a"))
+		if err := second.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-first.Done()
+		if err := first.Err(); !errors.Is(err, flusso.ErrLost) || errors.Is(err, flusso.ErrFenced) {
+			t.Errorf("first session ended with %v", err)
+		}
+		err := first.Submit(t.Context(), entry(l, "late", "a"))
+		if !errors.Is(err, flusso.ErrLost) || !errors.Is(err, flusso.ErrRejected) {
+			t.Errorf("submit to the fenced session: %v", err)
+		}
+		if got, want := w.read(t, "a"), "1 3"; got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	})
+}
+
+// TestOpenFails checks that an id that cannot be fenced fails the open within
+// its deadline, by name, and leaves no client behind.
+func TestOpenFails(t *testing.T) {
+	for i := range segment.IDs {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w world) {
+				id := fmt.Sprintf("%s.%d", lease, i)
+				match := func(r kmsg.Request) bool { return *r.(*kmsg.InitProducerIDRequest).TransactionalID == id }
+				hang := w.Fault(t, kmsg.InitProducerID, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1, Match: match})
+				start := time.Now()
+				_, err := w.tryOpen(t)
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, flusso.ErrLost) || !strings.Contains(err.Error(), id) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(start); took != segment.DefaultFenceTimeout {
+					t.Errorf("took %s", took) // the bubble's clock
+				}
+				hang.Release()
+				w.Fault(t, kmsg.InitProducerID, kfaketest.Fault{Match: match, Code: kerr.TransactionalIDAuthorizationFailed})
+				if _, err := w.tryOpen(t); !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) || !strings.Contains(err.Error(), id) {
+					t.Errorf("got %v", err)
+				}
+				// The tries fenced the ids before; a session still opens.
+				s, l := w.open(t), newLedger()
+				submit(t, s, entry(l, "1", "a"))
+				if err := s.Drain(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// TestF1_CloseOnHungBroker checks that Close returns when its context ends,
+// with what was not resolved, and that everything is resolved and all
+// goroutines end (the bubble sees to that).
+func TestF1_CloseOnHungBroker(t *testing.T) {
+	for _, key := range []kmsg.Key{kmsg.Produce, kmsg.EndTxn, kmsg.AddPartitionsToTxn, kfaketest.Any} {
+		t.Run(key.Name(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w world) {
+				if key == kmsg.AddPartitionsToTxn && w.version > 1 {
+					return // not sent
+				}
+				s, l := w.open(t, func(c *segment.Config) { c.MaxUnackedBytes = 100 }), newLedger()
+				hang := w.Fault(t, key, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
+				submit(t, s, sized(entry(l, "flying", "a", "b"), 50))
+				submit(t, s, sized(entry(l, "queued", "a"), 50))
+				<-hang.Hit()
+				blocked := make(chan error)
+				go func() { blocked <- s.Submit(t.Context(), entry(l, "blocked", "a")) }()
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				start := time.Now()
+				err := s.Close(ctx)
+				if took := time.Since(start); took != 3*time.Second {
+					t.Errorf("Close took %s", took)
+				}
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 entries") {
+					t.Errorf("Close: %v", err)
+				}
+				if err := <-blocked; !errors.Is(err, flusso.ErrClosed) {
+					t.Errorf("blocked submit: %v", err)
+				}
+				results := l.wait(2)
+				if len(results) != 2 || results[0].err == nil || results[1].err == nil {
+					t.Errorf("resolved %v", l)
+				}
+				hang.Release()
+				w.open(t)
+				_ = w.read(t, "a") // nothing is left open
+			})
+		})
+	}
+}
+
+// TestCloseDrains checks that Close commits what was accepted.
+func TestCloseDrains(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		for i := range 5 {
+			submit(t, s, entry(l, fmt.Sprint(i), "a"))
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.read(t, "a"), "0 1 2 3 4"; got != want || l.String() != want {
+			t.Errorf("read %q, resolved %q, want %q", got, l, want)
+		}
+	})
+}
+
+// TestEnd checks that the owner's reason reaches everyone.
+func TestEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		hang := w.Fault(t, kmsg.Produce, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
+		submit(t, s, entry(l, "1", "a"))
+		<-hang.Hit()
+		submit(t, s, entry(l, "2", "a"))
+		fenced := &flusso.FencedError{Lease: lease, Epoch: 1, Newer: 2}
+		s.End(fenced)
+		if err := s.Submit(t.Context(), entry(l, "3", "a")); !errors.Is(err, flusso.ErrFenced) || errors.Is(err, flusso.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		for _, r := range l.wait(2) {
+			if !errors.Is(r.err, flusso.ErrFenced) || !errors.Is(r.err, flusso.ErrRejected) {
+				t.Errorf("entry %s: %v", r.name, r.err)
+			}
+		}
+	})
+}
