@@ -59,6 +59,8 @@ type Consumer[T, M any] struct {
 	highest flusso.Offset // highest offset that we know of or tried to commit: more is somebody else's
 	lost    error         // acks that ended with their attach, for the next Flush
 	gone    error         // what ended the last attach
+	told    uint64        // the epoch whose attach found an owed floor committed
+	owed    flusso.Offset // the floor whose commit is unknown until the next attach, NoOffset for none
 	failing int           // attaches that ended without a commit
 }
 
@@ -81,7 +83,7 @@ func Attach[T, M any](ctx context.Context, cfg Config, keepAcked bool, reader Re
 		dirty:   make(chan struct{}, 1),
 		changed: make(chan struct{}),
 		ledger:  ledger.New[T, M](keepAcked),
-		next:    flusso.NoOffset, floor: flusso.NoOffset, highest: flusso.NoOffset,
+		next:    flusso.NoOffset, floor: flusso.NoOffset, highest: flusso.NoOffset, owed: flusso.NoOffset,
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	m, err := c.join(ctx, "")
@@ -273,12 +275,17 @@ func (c *Consumer[T, M]) passes(err error) bool {
 // fail ends the consumer for good. What was not acked comes again, to whoever
 // attaches next.
 func (c *Consumer[T, M]) fail(cause error) {
-	if kafkaerr.Classify(cause) == kafkaerr.Superseded && !errors.Is(cause, flusso.ErrSuperseded) {
-		cause = fmt.Errorf("%w (topic %s, group %s): %w", flusso.ErrSuperseded, c.cfg.Topic, c.cfg.Group, cause)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failLocked(cause)
+	c.failLocked(c.final(cause))
+}
+
+// final makes an error that ends the consumer say so.
+func (c *Consumer[T, M]) final(cause error) error {
+	if kafkaerr.Classify(cause) == kafkaerr.Superseded && !errors.Is(cause, flusso.ErrSuperseded) {
+		return fmt.Errorf("%w (topic %s, group %s): %w", flusso.ErrSuperseded, c.cfg.Topic, c.cfg.Group, cause)
+	}
+	return cause
 }
 
 func (c *Consumer[T, M]) failLocked(cause error) {
@@ -444,6 +451,12 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 	c.ledger.Attach(start.Floor, start.Mark, again(errRebalance))
 	c.read, c.next, c.newest, c.pending = start.Read, start.Offset, start.Mark, 0
 	c.acks, c.durable = 0, 0
+	if c.owed > committed.Offset {
+		c.lost = c.notCommitted()
+	} else if c.owed >= 0 {
+		c.told = c.epoch
+	}
+	c.owed = flusso.NoOffset
 	c.floor, c.highest = committed.Offset, max(c.highest, committed.Offset)
 	c.notify()
 	c.cfg.Logger.Debug("attached", "topic", c.cfg.Topic, "group", c.cfg.Group, "committed", committed.Offset, "start", start.Offset)
@@ -470,25 +483,30 @@ func (c *Consumer[T, M]) detach(m *member, cause error, last bool) {
 	if c.member != m || !c.attached {
 		return
 	}
-	c.attached = false
-	c.read = nil
-	c.epoch++
-	c.gone = fmt.Errorf("acks recorded before were not committed, their items come again: %w", again(cause))
-	if c.acks > c.durable {
-		c.lost = c.gone
-	}
-	ends := again(cause)
-	if !c.passes(cause) && !last {
-		ends = fmt.Errorf("%w: %w", flusso.ErrSuperseded, cause)
-		if kafkaerr.Classify(cause) != kafkaerr.Superseded {
-			ends = cause
-		}
-	}
-	c.ledger.End(ends)
-	c.notify()
 	if f := c.cfg.Hooks.Detached; f != nil {
 		f(cause)
 	}
+	if !last && !c.passes(cause) {
+		c.failLocked(c.final(cause))
+		return
+	}
+	c.attached, c.read = false, nil
+	c.epoch++
+	c.gone = again(cause)
+	if c.acks > c.durable {
+		var unknown *UnknownCommitError
+		if errors.As(cause, &unknown) {
+			c.owed, _ = c.ledger.Floor() // the next attach tells
+		} else {
+			c.lost = c.notCommitted()
+		}
+	}
+	c.ledger.End(c.gone)
+	c.notify()
+}
+
+func (c *Consumer[T, M]) notCommitted() error {
+	return fmt.Errorf("acks recorded before were not committed, their items come again: %w", c.gone)
 }
 
 // Receive implements [flusso.Consumer].
@@ -554,6 +572,7 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	epoch, target := c.epoch, c.acks
+	open := c.durable < target
 	for {
 		switch {
 		case c.err != nil:
@@ -562,10 +581,15 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 			err := c.lost
 			c.lost = nil
 			return err
+		case c.owed >= 0: // wait for what the next attach reads
 		case c.epoch == epoch && c.durable >= target:
 			return nil
+		case c.epoch != epoch && !open:
+			return nil
+		case c.epoch != epoch && c.told == epoch+2: // one for the end, one for the next begin
+			return nil // ... and the commit whose reply was lost had been made
 		case c.epoch != epoch:
-			return c.gone // another Flush took the loss
+			return c.notCommitted() // another Flush took the loss
 		}
 		changed := c.changed
 		c.mu.Unlock()

@@ -329,8 +329,11 @@ func (m *member) commit(ctx context.Context, id Identity, commits []topicCommit)
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				if errors.Is(err, kerr.NotCoordinator) || errors.Is(err, kerr.CoordinatorNotAvailable) {
+				switch err {
+				case kerr.NotCoordinator, kerr.CoordinatorNotAvailable:
 					m.coordinator = -1
+				case kerr.UnknownServerError, kerr.RequestTimedOut: // the two that don't say how far it came
+					return &UnknownCommitError{m.cfg.Group, commits[0].Offset, err}
 				}
 				return &RefusedError{m.cfg.Group, commits[0].Offset, err}
 			}
