@@ -62,10 +62,12 @@ apt_install() {
 	DEBIAN_FRONTEND=noninteractive logged apt apt-get install -y -qq --no-install-recommends "$2"
 }
 
-# base: the one that holds a JRE and PostgreSQL, shared by all images built here.
+# base: makes the image that holds a JRE and PostgreSQL, shared by all that are
+# built here, and leaves its name in $tag_of_base. It prints nothing: in a
+# $(base), set -e would not hold.
 base() {
 	local tag
-	tag=flusso-e2e-base:$(echo "$packages $public_base" | hash)
+	tag=flusso-e2e-base:$({ echo "$packages $public_base" && declare -f base debootstrap_base; } | hash)
 	if ! present "$tag"; then
 		if registry_answers; then
 			say "building $tag from $public_base"
@@ -75,7 +77,7 @@ base() {
 			debootstrap_base "$tag"
 		fi
 	fi
-	echo "$tag"
+	tag_of_base=$tag
 }
 
 debootstrap_base() {
@@ -90,6 +92,7 @@ debootstrap_base() {
 	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" 'Component: main' | head -n 1)
 	[[ -n $mirror ]] || die "apt's sources name no mirror for $suite"
 	root=$(mktemp -d)
+	chmod 755 "$root" # it becomes the image's /, which not only root must enter
 	say "building $1 by a debootstrap of $suite (about a minute)"
 	logged debootstrap debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror"
 	rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale} "$root"/var/lib/postgresql/*
@@ -119,19 +122,18 @@ kafka() {
 		echo "${FLUSSO_E2E_KAFKA_IMAGE//\{version\}/$1}"
 		return
 	fi
-	local name=flusso-e2e-kafka:$1 tag base context
+	local name=flusso-e2e-kafka:$1 tag context
 	tag=$name-$(recipe kafka)
 	if present "$tag"; then
 		say "Kafka $1: $tag, built here before"
 	else
 		say "Kafka $1: building $tag"
-		# Alone on its line: a $(base) that fails as an argument would go unnoticed.
-		base=$(base)
+		base
 		context=$(mktemp -d)
 		cp -r "$here/kafka/." "$context"
 		mkdir "$context/jars"
 		jars "$1" "$context/jars"
-		logged build docker build -t "$tag" -t "$name" --build-arg "BASE=$base" --build-arg "VERSION=$1" "$context"
+		logged build docker build -t "$tag" -t "$name" --build-arg "BASE=$tag_of_base" --build-arg "VERSION=$1" "$context"
 		rm -rf "$context"
 	fi
 	echo "$tag"
@@ -143,7 +145,7 @@ postgres() {
 		echo "$FLUSSO_E2E_POSTGRES_IMAGE"
 		return
 	fi
-	local name=flusso-e2e-postgres tag base
+	local name=flusso-e2e-postgres tag
 	tag=$name:$(recipe postgres)
 	if present "$tag"; then
 		say "PostgreSQL: $tag, built here before"
@@ -152,8 +154,8 @@ postgres() {
 		tag=$public_postgres
 	else
 		say "PostgreSQL: building $tag"
-		base=$(base)
-		logged build docker build -t "$tag" -t "$name:latest" --build-arg "BASE=$base" "$here/postgres"
+		base
+		logged build docker build -t "$tag" -t "$name:latest" --build-arg "BASE=$tag_of_base" "$here/postgres"
 	fi
 	echo "$tag"
 }
@@ -167,6 +169,10 @@ fi
 case ${1:-} in
 kafka) kafka "${2:?images.sh kafka VERSION}" ;;
 postgres) postgres ;;
-all) kafka 4.3.1 && kafka 3.9.1 && postgres ;;
+all)
+	kafka 4.3.1
+	kafka 3.9.1
+	postgres
+	;;
 *) die "usage: images.sh kafka VERSION | postgres | all" ;;
 esac
