@@ -21,7 +21,10 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c, faults: l.faults, done: make(chan struct{}), pending: make(map[int32]pending)}, nil
+	return &conn{
+		Conn: c, faults: l.faults, done: make(chan struct{}),
+		pending: make(map[int32]pending), answered: make(chan struct{}, 1),
+	}, nil
 }
 
 // conn is the broker's end of a connection. kfake reads it from one goroutine
@@ -35,9 +38,10 @@ type conn struct {
 	buf []byte // what Read has still to hand out; reader's
 	raw bool   // not Kafka (TLS): pass everything through; reader's
 
-	mu      sync.Mutex
-	pending map[int32]pending // by correlation id: what to do with the response
-	writing sync.Mutex        // one response at a time
+	mu       sync.Mutex
+	pending  map[int32]pending // by correlation id: what to do with the response
+	open     int               // requests that kfake has and did not answer
+	answered chan struct{}     // to the reader: one was answered
 }
 
 type pending struct {
@@ -117,19 +121,22 @@ func (c *conn) request(frame []byte) (pass bool, err error) {
 	}
 	f := c.faults.find(kmsg.Key(key), id, req)
 	if f == nil {
+		c.pass(req, corr, pending{})
 		return true, nil
 	}
 	resp := req.ResponseKind()
 	resp.SetVersion(version)
 	if f.fault.After || f.fault.Mode == Error && looksOnly(req) {
-		c.mu.Lock()
-		c.pending[corr] = pending{f, resp}
-		c.mu.Unlock()
+		c.pass(req, corr, pending{f, resp})
 		return true, nil
+	}
+	if err := c.inTurn(); err != nil {
+		return false, err
 	}
 	f.record()
 	switch f.fault.Mode {
 	case Hang:
+		c.pass(req, corr, pending{})
 		return true, c.hang(f)
 	case Disconnect:
 		_ = c.Close() // kfake sees the end of the connection
@@ -137,6 +144,39 @@ func (c *conn) request(frame []byte) (pass bool, err error) {
 	default:
 		refuse(req, resp, f.code)
 		return false, c.answer(corr, resp)
+	}
+}
+
+// pass notes that kfake will answer the request.
+func (c *conn) pass(req kmsg.Request, corr int32, p pending) {
+	if produce, ok := req.(*kmsg.ProduceRequest); ok && produce.Acks == 0 {
+		return // not answered
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open++
+	if p.fault != nil {
+		c.pending[corr] = p
+	}
+}
+
+// inTurn waits until kfake has answered the requests before: a broker answers
+// those of one connection in their order.
+func (c *conn) inTurn() error {
+	for {
+		c.mu.Lock()
+		open := c.open
+		c.mu.Unlock()
+		if open == 0 {
+			return nil
+		}
+		select {
+		case <-c.answered:
+		case <-c.done:
+			return net.ErrClosed
+		case <-c.faults.closed:
+			return net.ErrClosed
+		}
 	}
 }
 
@@ -162,8 +202,17 @@ func (c *conn) Write(p []byte) (int, error) {
 	at, found := c.pending[corr]
 	delete(c.pending, corr)
 	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.open--
+		c.mu.Unlock()
+		select {
+		case c.answered <- struct{}{}:
+		default:
+		}
+	}()
 	if !found {
-		return c.send(p)
+		return c.Conn.Write(p)
 	}
 	at.fault.record()
 	switch at.fault.fault.Mode {
@@ -171,7 +220,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		if err := c.hang(at.fault); err != nil {
 			return 0, err
 		}
-		return c.send(p)
+		return c.Conn.Write(p)
 	case Disconnect:
 		_ = c.Close() // the client sees the end of the connection
 		return 0, net.ErrClosed
@@ -191,12 +240,6 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-func (c *conn) send(p []byte) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	return c.Conn.Write(p)
-}
-
 // answer writes a response of our own.
 func (c *conn) answer(corr int32, resp kmsg.Response) error {
 	out := make([]byte, 8, 64)
@@ -206,6 +249,6 @@ func (c *conn) answer(corr int32, resp kmsg.Response) error {
 	out = resp.AppendTo(out)
 	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
 	binary.BigEndian.PutUint32(out[4:], uint32(corr))
-	_, err := c.send(out)
+	_, err := c.Conn.Write(out)
 	return err
 }
