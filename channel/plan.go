@@ -47,6 +47,7 @@ func (s *Stream) planCommit(by *origin, c flusso.Commit) (*entry, error) {
 	var items []delivered
 	before := make([]tail, 0, 4) // of each lane in e.parts
 	lanes := make([]*lane, 0, 4)
+	var advanced []int // lanes that get a live batch
 	undo := func() {
 		for i, l := range lanes {
 			l.planned = before[i]
@@ -79,11 +80,15 @@ func (s *Stream) planCommit(by *origin, c flusso.Commit) (*entry, error) {
 				undo()
 				return nil, &flusso.PositionError{Sink: r.Sink, Last: now.newest, LastMore: now.more, Got: b.Position}
 			}
+			advanced = append(advanced, i)
 		}
 		l.planned = l.planned.in(s.incarnation).after(r.Item)
 		e.parts[at].items++
 		e.receipt.Published++
 		items = append(items, delivered{l, cloneItem(r.Item)})
+	}
+	for _, l := range advanced {
+		by.found[l] = tail{} // it replays no longer: from here on it must go forward
 	}
 	e.put = func() error {
 		for _, d := range acks {
