@@ -205,7 +205,7 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 			})
 		}
 		wg.Wait()
-		var again []want
+		var again, doubted []want
 		for _, w := range pending {
 			id := ids[w.lane]
 			switch c := out[w]; {
@@ -215,18 +215,37 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 			case n+1 >= attempts || ctx.Err() != nil:
 			case c.State == Failed && s.retryGroup(w.group, c.Err):
 				again = append(again, w)
-			case c.State == Missing && n == 0 && id.err == nil && began.Sub(id.at) > missingAge:
-				again = append(again, w) // asked under an ID that may be of a topic long gone
+			case c.State == Missing && id.err == nil && id.at.Before(began):
+				doubted = append(doubted, w)
 			}
 		}
-		pending, age = again, 0
+		recreated, err := s.recreated(ctx, doubted, ids)
+		if err != nil {
+			return nil, err
+		}
+		pending, age = append(again, recreated...), 0
 	}
 	return out, nil
 }
 
-// missingAge is how old a topic ID may be to be believed when the answer to
-// it is that there is no offset.
-const missingAge = time.Second
+// recreated returns those of wants whose lane has another topic ID than the
+// one that was asked for: "no offset" was the answer to an ID that is gone.
+func (s *Store) recreated(ctx context.Context, wants []want, asked map[topics.Lane]identity) ([]want, error) {
+	if len(wants) == 0 {
+		return nil, nil
+	}
+	ids, err := s.identify(ctx, lanesOf(wants), 0)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(wants, func(w want) bool {
+		return ids[w.lane].err != nil || ids[w.lane].id == asked[w.lane].id
+	}), nil
+}
+
+// doubtAge is how old a topic ID may be to be believed when a commit is judged
+// not to be ours.
+const doubtAge = time.Second
 
 func lanesOf(wants []want) []topics.Lane {
 	lanes := make([]topics.Lane, len(wants))

@@ -75,7 +75,7 @@ func (s *Store) judge(ctx context.Context, began time.Time, incarnation string, 
 			v := Judge(commits[l], mirrors[l], id.id, incarnation)
 			verdicts[l] = v
 			if age := began.Sub(id.at); age > 0 && v.State == flusso.FloorRecreated ||
-				age > missingAge && (v.State == flusso.FloorUnverified || v.Read) {
+				age > doubtAge && (v.State == flusso.FloorUnverified || v.Read) {
 				doubted = append(doubted, l)
 			}
 		}
