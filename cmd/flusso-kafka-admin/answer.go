@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	flusso "github.com/flusso/flusso-kafka"
+)
+
+// maxColumns is the width that text answers keep to.
+const maxColumns = 100
+
+// writeJSON writes an answer as indented JSON. Its fields are only ever added to.
+func writeJSON(w io.Writer, answer any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(answer)
+}
+
+// finding is an error that says what was found, after the answer was given.
+type finding struct{ what []string }
+
+func (f finding) Error() string { return strings.Join(f.what, "; ") }
+
+// found returns nil where there is nothing.
+func found(what []string) error {
+	if len(what) == 0 {
+		return nil
+	}
+	return finding{what}
+}
+
+// table is rows of cells; the first row is the heading. The first column is
+// aligned left, the others as right says.
+type table struct {
+	right []bool
+	rows  [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// minFirst is how far the first column shrinks for the others.
+const minFirst = 6
+
+// writeTo writes the table in at most [maxColumns] columns; the first one, a
+// name, is cut where that needs it.
+func (t *table) writeTo(w io.Writer) error {
+	widths := make([]int, len(t.right))
+	for _, row := range t.rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	total := 2 * (len(widths) - 1)
+	for _, n := range widths {
+		total += n
+	}
+	if over := total - maxColumns; over > 0 {
+		widths[0] = max(minFirst, widths[0]-over)
+	}
+	for _, row := range t.rows {
+		var b strings.Builder
+		for i, cell := range row {
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			cell = cut(cell, widths[i])
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if t.right[i] {
+				b.WriteString(pad + cell)
+			} else {
+				b.WriteString(cell + pad)
+			}
+		}
+		if _, err := fmt.Fprintln(w, cut(strings.TrimRight(b.String(), " "), maxColumns)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cut(s string, columns int) string {
+	if utf8.RuneCountInString(s) <= columns {
+		return s
+	}
+	return string([]rune(s)[:columns-1]) + "…"
+}
+
+// paragraph writes text in lines of at most [maxColumns], the first after
+// label, the others indented as far.
+func paragraph(w io.Writer, label, text string) error {
+	indent := strings.Repeat(" ", utf8.RuneCountInString(label))
+	line := label
+	empty := true
+	var lines []string
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || r == '\n' }) {
+		word = strings.ReplaceAll(word, noBreak, " ")
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > maxColumns {
+			lines = append(lines, line)
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
+	}
+	_, err := fmt.Fprintln(w, strings.Join(append(lines, line), "\n"))
+	return err
+}
+
+// noBreak is a space at which paragraph does not break a line.
+const noBreak = "\u00a0"
+
+// tied keeps a number and its unit on one line of a paragraph.
+func tied(s string) string { return strings.ReplaceAll(s, " ", noBreak) }
+
+// position is a position in JSON: a string of digits, since numbers above 2^53
+// lose theirs in many readers; null for none.
+type position flusso.Position
+
+// MarshalJSON implements [json.Marshaler].
+func (p position) MarshalJSON() ([]byte, error) {
+	if flusso.Position(p) == flusso.NoPosition {
+		return []byte("null"), nil
+	}
+	return []byte(strconv.Quote(flusso.Position(p).String())), nil
+}
+
+// offset is an offset in JSON: null when it is not known.
+type offset flusso.Offset
+
+// MarshalJSON implements [json.Marshaler].
+func (o offset) MarshalJSON() ([]byte, error) {
+	if o < 0 {
+		return []byte("null"), nil
+	}
+	return strconv.AppendInt(nil, int64(o), 10), nil
+}
+
+// age shows a duration in the unit that suits it.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%.1f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.1f h", d.Hours())
+	}
+	return fmt.Sprintf("%.1f d", d.Hours()/24)
+}
+
+// size shows bytes in the unit that suits them.
+func size(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

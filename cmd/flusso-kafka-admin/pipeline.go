@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/connect"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/offsets"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// envPipeline is the default of --pipeline.
+const envPipeline = "FLUSSO_KAFKA_PIPELINE"
+
+// target is what every command on a pipeline takes: which cluster, which
+// pipeline, and how to answer.
+type target struct {
+	streams
+	connect.Options
+
+	name    string // of the pipeline
+	sinks   []string
+	timeout time.Duration
+	format  string
+}
+
+// addTarget registers the flags on cmd and on the commands below it.
+func addTarget(cmd *cobra.Command, s streams) *target {
+	t := &target{streams: s}
+	flags := cmd.PersistentFlags()
+	t.AddFlags(flags, s.getenv)
+	flags.StringVar(&t.name, "pipeline", s.getenv(envPipeline), "`name` of the pipeline ($"+envPipeline+")")
+	flags.StringSliceVar(&t.sinks, "sinks", nil, "sinks of the pipeline (default: those with a topic PIPELINE.lane.SINK)")
+	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how `long` all of it may take")
+	flags.StringVar(&t.format, "format", "text", "text or json")
+	return t
+}
+
+// cluster is a target that answered.
+type cluster struct {
+	*connect.Client
+
+	admin    *kadm.Client
+	store    *offsets.Store
+	pipeline topics.Pipeline
+	lanes    []topics.Lane // sorted by sink
+}
+
+// run connects, finds the lanes, and has do answer within the timeout.
+func (t *target) run(ctx context.Context, do func(context.Context, *cluster) error) error {
+	p, err := t.check()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	client, err := t.Dial(ctx, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	c := &cluster{Client: client, admin: kadm.NewClient(client.Client), store: offsets.New(client.Client), pipeline: p}
+	c.lanes, err = t.lanes(ctx, c)
+	if err == nil {
+		err = do(ctx, c)
+	}
+	return client.Explain(ctx, err)
+}
+
+// check refuses what no cluster needs to be asked about.
+func (t *target) check() (topics.Pipeline, error) {
+	if t.name == "" {
+		return topics.Pipeline{}, usageError{fmt.Errorf("no pipeline named: give --pipeline or set %s", envPipeline)}
+	}
+	if t.timeout <= 0 {
+		return topics.Pipeline{}, usageError{fmt.Errorf("--timeout %s: give a positive one", t.timeout)}
+	}
+	if t.format != "text" && t.format != "json" {
+		return topics.Pipeline{}, usageError{fmt.Errorf("--format %q: text or json", t.format)}
+	}
+	return topics.NewPipeline(t.name)
+}
+
+// lanes returns the lanes that --sinks names, else those that have a topic.
+func (t *target) lanes(ctx context.Context, c *cluster) ([]topics.Lane, error) {
+	if len(t.sinks) > 0 {
+		var lanes []topics.Lane
+		for _, sink := range t.sinks {
+			l, err := c.pipeline.Lane(sink)
+			if err != nil {
+				return nil, err
+			}
+			lanes = append(lanes, l)
+		}
+		return sorted(lanes), nil
+	}
+	all, err := c.admin.ListTopics(ctx)
+	if err != nil {
+		return nil, kafkaerr.Wrap("list the topics of pipeline "+t.name, err)
+	}
+	var lanes []topics.Lane
+	for _, name := range all.Names() {
+		if l, err := topics.ParseLaneTopic(name); err == nil && l.Pipeline == c.pipeline {
+			lanes = append(lanes, l)
+		}
+	}
+	if len(lanes) == 0 {
+		return nil, fmt.Errorf("pipeline %s has no lane: the cluster shows no topic %s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or open the pipeline once with its topics created",
+			t.name, t.name)
+	}
+	return sorted(lanes), nil
+}
+
+func sorted(lanes []topics.Lane) []topics.Lane {
+	slices.SortFunc(lanes, func(a, b topics.Lane) int { return strings.Compare(a.Sink, b.Sink) })
+	return slices.Compact(lanes)
+}
+
+// sinksOf names the sinks of lanes.
+func sinksOf(lanes []topics.Lane) []string {
+	names := make([]string, len(lanes))
+	for i, l := range lanes {
+		names[i] = l.Sink
+	}
+	return names
+}
+
+// incarnation is the source incarnation that a watermark is read for.
+type incarnation struct {
+	name string // empty when nothing tells
+	from string // where it was read, for people
+}
+
+// incarnationOf returns the one that --incarnation named, else that of the
+// header that was built last.
+func incarnationOf(named string, tails map[topics.Lane]offsets.Tail) (incarnation, error) {
+	if named != "" {
+		return incarnation{named, "named by --incarnation"}, flusso.CheckIncarnation(named)
+	}
+	var newest *offsets.Tail
+	var lane topics.Lane
+	for l, t := range tails {
+		if t.Err != nil || !t.Found {
+			continue
+		}
+		if newest == nil || t.Header.BuiltAt.After(newest.Header.BuiltAt) ||
+			t.Header.BuiltAt.Equal(newest.Header.BuiltAt) && l.Sink < lane.Sink {
+			newest, lane = &t, l
+		}
+	}
+	if newest == nil {
+		return incarnation{"", "no lane holds a header to read it from"}, nil
+	}
+	return incarnation{newest.Header.Incarnation, "read from the newest header, in the lane of " + lane.Sink}, nil
+}
