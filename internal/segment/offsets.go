@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // GroupOffsets is an offset that becomes committed for a consumer group
@@ -110,8 +111,8 @@ func (s *Session) tryOffsets(ctx context.Context, g *segment, o *GroupOffsets, r
 		return nil, err
 	}
 	g.touched = true
-	g.implicit = s.groups.version >= 2
-	if !g.implicit {
+	implicit := s.groups.version >= 2
+	if !implicit {
 		add := kmsg.NewPtrAddOffsetsToTxnRequest()
 		add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = s.cfg.id(g.turn), g.producer, g.epoch, o.Group
 		// Adding twice is harmless: the client may repeat it.
@@ -138,7 +139,7 @@ func (s *Session) tryOffsets(ctx context.Context, g *segment, o *GroupOffsets, r
 
 	limit := int16(math.MaxInt16)
 	switch {
-	case !g.implicit:
+	case !implicit:
 		limit = 4 // from 5 on the broker adds the group by itself, by the rules of transaction version 2
 	case o.TopicID == [16]byte{}:
 		limit = 5 // from 6 on there is no topic name
@@ -205,10 +206,12 @@ func (s *Session) learnVersion(ctx context.Context, cl *kgo.Client) error {
 		return err
 	}
 	s.groups.version = 1
-	if cl.OptValue(kgo.MaxVersions) != nil {
-		// kgo follows the older rules when its versions are pinned low; those
-		// are right under either.
-		return nil
+	if pinned, _ := cl.OptValue(kgo.MaxVersions).(*kversion.Versions); pinned != nil {
+		for key, need := range map[kmsg.Key]int16{kmsg.Produce: 12, kmsg.EndTxn: 5, kmsg.TxnOffsetCommit: 5} {
+			if v, ok := pinned.LookupMaxKeyVersion(int16(key)); !ok || v < need {
+				return nil // so does kgo follow the older rules
+			}
+		}
 	}
 	for _, f := range resp.FinalizedFeatures {
 		if f.Name == "transaction.version" && f.MaxVersionLevel >= 2 {
@@ -226,14 +229,15 @@ const nowhere = math.MaxInt32
 // that kgo knows nothing of, and that would time out in a later segment.
 func (s *Session) leave(g *segment) error {
 	op := "leave transaction " + s.cfg.id(g.turn)
-	if g.touched && g.implicit {
-		// The end of a transaction changes the producer epoch, so kgo must be
-		// the one to ask for it. It does so once a record was tried.
+	ctx, cancel := context.WithTimeout(s.base, s.cfg.TransactionTimeout)
+	defer cancel()
+	if g.touched {
+		// By the rules of version 2 the end of a transaction changes the
+		// producer epoch, so kgo must be the one to ask for it. It does so once
+		// a record was tried.
 		tried := make(chan struct{})
 		r := &kgo.Record{Topic: g.offsetsTopic(), Partition: nowhere}
 		g.client.Produce(context.Background(), r, func(*kgo.Record, error) { close(tried) })
-		ctx, cancel := context.WithTimeout(s.base, s.cfg.TransactionTimeout)
-		defer cancel()
 		select {
 		case <-tried:
 		case <-ctx.Done():
@@ -245,11 +249,12 @@ func (s *Session) leave(g *segment) error {
 	if err := g.client.EndTransaction(context.Background(), kgo.TryAbort); err != nil {
 		return kafkaerr.Wrap(op, err)
 	}
-	if !g.touched || g.implicit {
+	if !g.touched {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.base, s.cfg.TransactionTimeout)
-	defer cancel()
+	if _, epoch, err := g.client.ProducerID(ctx); err != nil || epoch != g.epoch {
+		return kafkaerr.Wrap(op, err) // kgo has ended it
+	}
 	req := kmsg.NewPtrEndTxnRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = s.cfg.id(g.turn), g.producer, g.epoch
 	resp, err := req.RequestWith(ctx, g.client)

@@ -24,7 +24,6 @@ type segment struct {
 	// Written by the former; read by the committer after it was handed over.
 	records  int
 	touched  bool  // group offsets were sent: the broker may know of the transaction though nothing is produced
-	implicit bool  // they were sent by the rules of transaction version 2
 	producer int64 // the producer id and epoch that every record must carry
 	epoch    int16
 
