@@ -64,7 +64,7 @@ func (s *Store) Commits(ctx context.Context, lanes []topics.Lane) (map[topics.La
 	lanes = unique(lanes)
 	got, err := s.fetchOffsets(ctx, sinkWants(lanes))
 	if err != nil {
-		return nil, err
+		return each(lanes, noCommit(err)), err
 	}
 	out := make(map[topics.Lane]Commit, len(lanes))
 	for _, l := range lanes {
@@ -80,7 +80,7 @@ func (s *Store) Mirror(ctx context.Context, p topics.Pipeline, lanes []topics.La
 	lanes = unique(lanes)
 	got, err := s.fetchOffsets(ctx, mirrorWants(p, lanes))
 	if err != nil {
-		return nil, err
+		return each(lanes, noCommit(err)), err
 	}
 	out := make(map[topics.Lane]Commit, len(lanes))
 	for _, l := range lanes {
@@ -142,7 +142,11 @@ func missing() Commit {
 
 func failed(w want, err error) Commit {
 	op := fmt.Sprintf("fetch offset of group %s in topic %s", w.group, w.lane.Topic())
-	return Commit{State: Failed, Offset: flusso.NoOffset, LeaderEpoch: -1, Err: kafkaerr.Wrap(op, err)}
+	return noCommit(kafkaerr.Wrap(op, err))
+}
+
+func noCommit(err error) Commit {
+	return Commit{State: Failed, Offset: flusso.NoOffset, LeaderEpoch: -1, Err: err}
 }
 
 func newCommit(w want, p *kmsg.OffsetFetchResponseGroupTopicPartition) Commit {
@@ -184,9 +188,15 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 		}
 		byNode := make(map[int32][]want)
 		for _, w := range pending {
-			if c := nodes[w.group]; c.err != nil {
+			id := ids[w.lane]
+			switch c := nodes[w.group]; {
+			case kafkaerr.Classify(id.err) == kafkaerr.Missing:
+				out[w] = missing() // offsets go with their topic
+			case id.err != nil && id.id == [16]byte{}:
+				out[w] = failed(w, id.err)
+			case c.err != nil:
 				out[w] = failed(w, c.err)
-			} else {
+			default:
 				byNode[c.node] = append(byNode[c.node], w)
 			}
 		}
@@ -209,9 +219,6 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 		for _, w := range pending {
 			id := ids[w.lane]
 			switch c := out[w]; {
-			case c.State == Failed && kafkaerr.Classify(id.err) == kafkaerr.Missing &&
-				(errors.Is(c.Err, kerr.UnknownTopicID) || errors.Is(c.Err, kerr.UnknownTopicOrPartition)):
-				out[w] = missing() // offsets go with their topic
 			case n+1 >= attempts || ctx.Err() != nil:
 			case c.State == Failed && s.retryGroup(w.group, c.Err):
 				again = append(again, w)
@@ -381,8 +388,11 @@ func (s *Store) coordinatorsOf(ctx context.Context, groups []string) (map[string
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType = 0
 	req.CoordinatorKeys = ask
-	resp, err := req.RequestWith(ctx, s.cl)
-	if err != nil {
+	var resp *kmsg.FindCoordinatorResponse
+	if err := again(ctx, func() (err error) {
+		resp, err = req.RequestWith(ctx, s.cl)
+		return err
+	}); err != nil {
 		return nil, kafkaerr.Wrap("find coordinators of groups", err)
 	}
 	s.mu.Lock()

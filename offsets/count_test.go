@@ -35,6 +35,7 @@ func (n *counter) take() map[kmsg.Key]int {
 	seen := n.seen
 	n.seen = make(map[kmsg.Key]int)
 	delete(seen, kmsg.ApiVersions)
+	delete(seen, kmsg.GetTelemetrySubscriptions)
 	return seen
 }
 

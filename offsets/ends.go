@@ -39,17 +39,20 @@ func (s *Store) ends(ctx context.Context, lanes []topics.Lane, age time.Duration
 		if n > 0 {
 			age = 0
 			if err := backoff(ctx, n); err != nil {
-				return out, kafkaerr.Wrap("list offsets of lanes", err)
+				return out, kafkaerr.Wrap("list offsets of lanes", err) // each has its error already
 			}
 		}
 		ids, err := s.identify(ctx, pending, age)
 		if err != nil {
-			return nil, err
+			for _, l := range pending {
+				out[l] = noEnds([16]byte{}, err)
+			}
+			break
 		}
 		var ask []place
 		for _, l := range pending {
 			if id := ids[l]; id.err != nil {
-				out[l] = Ends{TopicID: id.id, Start: flusso.NoOffset, Stable: flusso.NoOffset, High: flusso.NoOffset, Err: id.err}
+				out[l] = noEnds(id.id, id.err)
 			} else {
 				ask = append(ask, place{l, id})
 			}
@@ -81,6 +84,10 @@ func (s *Store) ends(ctx context.Context, lanes []topics.Lane, age time.Duration
 		}
 	}
 	return out, everyErr(lanes, out, func(e Ends) error { return e.Err })
+}
+
+func noEnds(id [16]byte, err error) Ends {
+	return Ends{TopicID: id, Start: flusso.NoOffset, Stable: flusso.NoOffset, High: flusso.NoOffset, LeaderEpoch: -1, Err: err}
 }
 
 // Special timestamps of ListOffsets.

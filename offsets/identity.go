@@ -57,8 +57,11 @@ func (s *Store) identify(ctx context.Context, lanes []topics.Lane, age time.Dura
 		t.Topic = kmsg.StringPtr(l.Topic())
 		req.Topics = append(req.Topics, t)
 	}
-	resp, err := req.RequestWith(ctx, s.cl)
-	if err != nil {
+	var resp *kmsg.MetadataResponse
+	if err := again(ctx, func() (err error) {
+		resp, err = req.RequestWith(ctx, s.cl)
+		return err
+	}); err != nil {
 		return nil, kafkaerr.Wrap("look up lane topics", err)
 	}
 	got := make(map[string]identity, len(resp.Topics))

@@ -80,6 +80,25 @@ func backoff(ctx context.Context, n int) error {
 	}
 }
 
+// again calls ask until it succeeds, fails for good, or was tried often enough.
+func again(ctx context.Context, ask func() error) error {
+	for n := 1; ; n++ {
+		err := ask()
+		if err == nil || n >= attempts || !stale(err) || backoff(ctx, n) != nil {
+			return err
+		}
+	}
+}
+
+// each gives every lane the same value, for a failure that concerns all.
+func each[V any](lanes []topics.Lane, v V) map[topics.Lane]V {
+	out := make(map[topics.Lane]V, len(lanes))
+	for _, l := range lanes {
+		out[l] = v
+	}
+	return out
+}
+
 // everyErr returns the call's error: that of the first lane when each failed,
 // else nil.
 func everyErr[V any](lanes []topics.Lane, got map[topics.Lane]V, err func(V) error) error {
