@@ -126,7 +126,7 @@ var errPlayed = errors.New("the demo is over")
 
 // play is the script: what happens when.
 func (r *Runner) play(ctx context.Context) error {
-	busy := r.cfg.For * 7 / 10
+	busy := r.cfg.For * 3 / 4
 	script := []struct {
 		at time.Duration
 		do func(context.Context) error

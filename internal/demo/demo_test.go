@@ -32,12 +32,6 @@ func play(ctx context.Context, t *testing.T, dir string, length time.Duration) (
 		t.Fatal(err)
 	}
 	comparison, err := runner.Run(ctx)
-	if os.Getenv("SHOW") != "" {
-		t.Log(out.String())
-		var b strings.Builder
-		comparison.WriteTo(&b)
-		t.Log(b.String())
-	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	// What was not acked when a run is cut short is what Close reports.
