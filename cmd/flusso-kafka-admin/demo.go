@@ -63,7 +63,11 @@ func runDemo(ctx context.Context, s streams, length time.Duration, data string, 
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin(ctx))
 		defer cancel()
-		err = errors.Join(err, closeQuietly(ctx, stream.close(closing)))
+		cerr := stream.close(closing)
+		// After an interrupt, that not everything was acked is no news.
+		if ctx.Err() == nil {
+			err = errors.Join(err, cerr)
+		}
 	}()
 
 	var view demo.View = demo.NewPlain(s.out)
@@ -99,15 +103,6 @@ func closeWithin(ctx context.Context) time.Duration {
 		return grace / 2
 	}
 	return 10 * time.Second
-}
-
-// closeQuietly drops what a close reports after an interrupt: that not
-// everything was acked is no news then.
-func closeQuietly(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 func greet(w io.Writer, source *demo.Source, broker, data string, kept bool, seed uint64) error {

@@ -214,7 +214,11 @@ func TestSilentBroker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	addr := l.Addr().String()
 	for _, args := range [][]string{nil, {"--tls"}} {
 		err := dial(t, options(t, nil, append(args, "--brokers="+addr)...), 200*time.Millisecond)

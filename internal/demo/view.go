@@ -130,6 +130,7 @@ type Plain struct {
 	mu   sync.Mutex
 	out  io.Writer
 	next time.Duration
+	last string // what was printed last
 }
 
 // NewPlain returns a view that writes lines to out.
@@ -143,13 +144,20 @@ func (p *Plain) Show(s State) {
 		return
 	}
 	p.next = s.Elapsed.Truncate(time.Second) + time.Second
-	p.line(clock(s.Elapsed) + "  source " + pos(s.Position) + "  watermark " + watermarkLine(s))
+	lines := []string{clock(s.Elapsed) + "  source " + pos(s.Position) + "  watermark " + watermarkLine(s)}
 	for _, l := range s.Lanes {
 		lag := ""
 		if l.Lag != nil {
 			lag = fmt.Sprintf("%8s batches %8s envelopes %7s behind", grouped(l.Lag.Batches), grouped(l.Lag.Envelopes), seconds(l.Lag.Age))
 		}
-		p.line(fmt.Sprintf("       %-8s %-9s acked through %10s %s", l.Sink, l.State, pos(l.Floor.Through), lag))
+		lines = append(lines, fmt.Sprintf("       %-8s %-9s acked through %10s %s", l.Sink, l.State, pos(l.Floor.Through), lag))
+	}
+	// The final state may be the one that was just printed.
+	if text := strings.Join(lines, "\n"); text != p.last {
+		p.last = text
+		for _, l := range lines {
+			p.line(l)
+		}
 	}
 }
 
@@ -160,7 +168,7 @@ func (p *Plain) Event(elapsed time.Duration, what string) {
 	p.line(clock(elapsed) + "  * " + what)
 }
 
-func (p *Plain) line(s string) { _, _ = io.WriteString(p.out, cut(s, Width)+"\n") }
+func (p *Plain) line(s string) { _, _ = io.WriteString(p.out, cut(strings.TrimRight(s, " "), Width)+"\n") }
 
 func watermarkLine(s State) string {
 	w := s.Watermark
