@@ -272,7 +272,8 @@ func TestTrimRefusesARecreatedTopic(t *testing.T) {
 		fresh.produce(ctx, t, 3)
 		_, err := f.admin.Trim(ctx, f.lane, id, 2)
 		var recreated *topics.RecreatedError
-		if !errors.As(err, &recreated) || recreated.Want != id || recreated.Have == id || recreated.Topic != lane {
+		if !errors.As(err, &recreated) || recreated.Want != id || recreated.Have == id || recreated.Topic != lane ||
+			!strings.Contains(err.Error(), topics.IDString(id)) {
 			t.Fatalf("got %v, want a RecreatedError", err)
 		}
 		starts, err := kadm.NewClient(f.cl).ListStartOffsets(ctx, lane)
@@ -421,6 +422,68 @@ func TestRequireBrokerPassesOverOneThatIsDown(t *testing.T) {
 		}
 		if hang.Hits() != 1 {
 			t.Error("the fault was not hit")
+		}
+	})
+}
+
+// TestEnsureRaces: two programs that start at once create each topic once, and
+// neither fails.
+func TestEnsureRaces(t *testing.T) {
+	bubble(t, func(ctx context.Context, t *testing.T) {
+		f := open(t, topics.Options{})
+		hold := f.Fault(t, kmsg.CreateTopics, kfaketest.Fault{Mode: kfaketest.Hang, Match: func(r kmsg.Request) bool {
+			return r.(*kmsg.CreateTopicsRequest).Topics[0].Topic == lane
+		}})
+		slow := make(chan error, 1)
+		go func() {
+			_, err := topics.New(f.Client(t)).Ensure(ctx, f.want)
+			slow <- err
+		}()
+		<-hold.Hit()
+		f.ensure(ctx, t)
+		id := f.id(ctx, t)
+		hold.Release()
+		if err := <-slow; err != nil {
+			t.Error(err)
+		}
+		if f.id(ctx, t) != id {
+			t.Error("the topic was created again")
+		}
+	})
+}
+
+// TestEnsureGivesUp: a setting that never takes effect is reported
+// when the context ends, and after a bounded number of rounds without that.
+func TestEnsureGivesUp(t *testing.T) {
+	bubble(t, func(ctx context.Context, t *testing.T) {
+		f := open(t, topics.Options{})
+		f.ensure(ctx, t)
+		value := "5"
+		if _, err := kadm.NewClient(f.cl).AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: topics.RetentionMs, Value: &value}}, lane); err != nil {
+			t.Fatal(err)
+		}
+		// The broker says that it did, and did not.
+		f.Fault(t, kmsg.IncrementalAlterConfigs, kfaketest.Fault{Mode: kfaketest.Error, Code: &kerr.Error{Message: "NONE"}, Times: -1})
+		_, err := f.admin.Ensure(ctx, f.want)
+		var unsafe *topics.UnsafeError
+		if !errors.As(err, &unsafe) || unsafe.Findings[0].Setting != topics.RetentionMs {
+			t.Errorf("got %v, want an UnsafeError", err)
+		}
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := f.admin.Ensure(limited, f.want); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+	})
+}
+
+func TestApplyRefusesUnknownChanges(t *testing.T) {
+	bubble(t, func(ctx context.Context, t *testing.T) {
+		f := open(t, topics.Options{})
+		f.ensure(ctx, t)
+		applied, err := f.admin.Apply(ctx, []topics.Change{{Kind: "delete", Topic: lane}, {Kind: topics.Create, Topic: lane}})
+		if err == nil || len(applied) != 2 || applied[0].Err == nil || applied[1].Err != nil {
+			t.Errorf("applied %v, %v", applied, err)
 		}
 	})
 }

@@ -63,7 +63,7 @@ func (a *Admin) create(ctx context.Context, c Change) error {
 	}
 	for _, s := range c.Settings {
 		config := kmsg.NewCreateTopicsRequestTopicConfig()
-		config.Name, config.Value = s.Name, kmsg.StringPtr(s.Want)
+		config.Name, config.Value = s.Name, new(s.Want)
 		t.Configs = append(t.Configs, config)
 	}
 	req.Topics = append(req.Topics, t)
@@ -103,7 +103,7 @@ func (a *Admin) set(ctx context.Context, topic string, settings []Setting) error
 	for _, s := range settings {
 		config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
 		config.Op = kmsg.IncrementalAlterConfigOpSet
-		config.Name, config.Value = s.Name, kmsg.StringPtr(s.Want)
+		config.Name, config.Value = s.Name, new(s.Want)
 		r.Configs = append(r.Configs, config)
 	}
 	req.Resources = append(req.Resources, r)
@@ -127,15 +127,16 @@ func answer(code int16, message *string) error {
 }
 
 // Ensure makes the wanted topics exist with safe settings, as far as that
-// takes no deletion, and verifies them. A new topic may take a moment to be
-// seen by every broker, which Ensure waits for until ctx ends. It returns
+// takes no deletion, and verifies them. Brokers may take a moment to tell each
+// other of a change, for which Ensure waits, up to some 15 seconds. It returns
 // what it changed, also beside an error; errors are those of [Admin.Apply]
 // and [Admin.Verify].
 func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
+	const rounds = 20
 	var done []Applied
 	created := make(map[string]bool)
 	pause := 10 * time.Millisecond
-	for {
+	for round := 1; ; round++ {
 		have, err := a.Read(ctx, want)
 		if err != nil {
 			return done, err
@@ -149,6 +150,9 @@ func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
 		}
 		if len(plan.Changes) == 0 {
 			return done, nil
+		}
+		if round > rounds {
+			return done, &UnsafeError{plan.Findings}
 		}
 		var now []Change
 		for _, c := range plan.Changes {

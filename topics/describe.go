@@ -69,7 +69,7 @@ func (a *Admin) metadata(ctx context.Context, names []string) (map[string]Topic,
 	req := kmsg.NewPtrMetadataRequest()
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(name)
+		t.Topic = new(name)
 		req.Topics = append(req.Topics, t)
 	}
 	resp, err := req.RequestWith(ctx, a.cl)

@@ -14,7 +14,7 @@ import (
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 )
 
-// RecreatedError: a topic was deleted and created again under its name, so
+// RecreatedError says that a topic was deleted and created again under its name, so
 // that offsets of the old one mean nothing.
 type RecreatedError struct {
 	Topic      string

@@ -7,7 +7,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 )
 
-// ErrForeign: commit metadata that this package did not write: another
+// ErrForeign means commit metadata that this package did not write: another
 // program's, another version's, garbage, or none. The offset it came with
 // still counts, but proves nothing about what was acked.
 var ErrForeign = errors.New("not metadata of flusso-kafka")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An independent reader of flusso-kafka lanes, written from docs/wire-format.md.
 
-    reader.py vectors FILE       check test vectors: parse, format, refuse
+    reader.py [vectors FILE]     check test vectors: parse, format, refuse
     kcat -C -J -X check.crcs=true -e -b BROKERS -t PIPELINE.lane.SINK | reader.py lane
 
 lane reads a lane from its log start, as kcat prints it, checks every rule of the
@@ -11,6 +11,7 @@ format and prints a summary as one JSON object. Standard library only. Exit stat
 
 import base64
 import json
+import os
 import re
 import sys
 
@@ -541,6 +542,8 @@ def lane(lines):
 
 
 def main(args):
+    if not args:
+        return vectors(os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors.json"))
     if len(args) == 2 and args[0] == "vectors":
         return vectors(args[1])
     if args == ["lane"]:
