@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/connect"
@@ -63,8 +62,7 @@ func (t *target) run(ctx context.Context, do func(context.Context, *cluster) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	client, err := t.Dial(ctx, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := t.Dial(ctx)
 	if err != nil {
 		return err
 	}

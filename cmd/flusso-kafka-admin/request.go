@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
-	"github.com/flusso/flusso-kafka/internal/kafkaerr"
-	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/requests"
 )
 
 func newRequest(s streams) *cobra.Command {
@@ -58,7 +54,7 @@ lane of the sink and ended there by a marker. The request waits until an ingest
 engine runs. The sink's engine keeps what it has: drop its index first where it
 should be built anew.
 
-JSON: {"pipeline", "sink", "indexes", "waitingBefore", "sent", "offset"}.`,
+JSON: {"pipeline", "sink", "indexes", "waitingBefore", "sent"}.`,
 		Example: "  flusso-kafka-admin request send search orders customers --pipeline shop --yes",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -146,25 +142,32 @@ func (t *target) requestSend(ctx context.Context, c *cluster, b *flusso.Backfill
 		Indexes  []string `json:"indexes"`
 		Before   int      `json:"waitingBefore"`
 		Sent     bool     `json:"sent"`
-		Offset   offset   `json:"offset"`
-	}{c.pipeline.String(), b.Sink, b.Indexes, waits, false, offset(flusso.NoOffset)}
+	}{c.pipeline.String(), b.Sink, b.Indexes, waits, false}
 	if !dry {
-		record := wire.EncodeRequest(c.pipeline.RequestsTopic(), b, time.Now())
-		sent, err := c.ProduceSync(ctx, record).First()
-		if err != nil {
-			return kafkaerr.Wrap("send the request to topic "+record.Topic, err)
+		if err := c.send(ctx, b); err != nil {
+			return err
 		}
-		answer.Sent, answer.Offset = true, offset(sent.Offset)
+		answer.Sent = true
 	}
 	if t.format == "json" {
 		return writeJSON(t.out, answer)
 	}
-	outcome := fmt.Sprintf("sent, offset %d", int64(answer.Offset))
+	outcome := "sent"
 	if dry {
 		outcome = "dry run, nothing sent"
 	}
 	return paragraph(t.out, "", fmt.Sprintf("backfill of %s for %s: its requests waiting %d → %d (%s)",
 		strings.Join(b.Indexes, ", "), b.Sink, waits, waits+1, outcome))
+}
+
+// send publishes a request and waits until it is durable.
+func (c *cluster) send(ctx context.Context, b *flusso.Backfill) error {
+	producer, err := requests.NewProducer(c.pipeline, sinksOf(c.lanes), c.Opts())
+	if err != nil {
+		return err
+	}
+	_, err = producer.Publish(ctx, b)
+	return errors.Join(err, producer.Close(ctx))
 }
 
 // waiting is a request that was not completed, as it is answered.
@@ -184,98 +187,20 @@ func (w waiting) String() string {
 	return fmt.Sprintf("%s asks for %s since %s", w.Sink, strings.Join(w.Indexes, ", "), tied(age(time.Duration(w.Seconds*float64(time.Second)))))
 }
 
-// pending reads the requests that the ingest group has not acked.
+// pending returns the requests that the ingest group has not acked.
 func (c *cluster) pending(ctx context.Context) ([]waiting, error) {
-	topic, group := c.pipeline.RequestsTopic(), c.pipeline.IngestGroup()
-	starts, err := c.admin.ListStartOffsets(ctx, topic)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
-		return nil, kafkaerr.Wrap("look up the start of topic "+topic, err)
-	}
-	ends, err := c.admin.ListCommittedOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		return nil, kafkaerr.Wrap("look up the end of topic "+topic, err)
-	}
-	start, _ := starts.Lookup(topic, 0)
-	end, ok := ends.Lookup(topic, 0)
-	if !ok {
-		return nil, fmt.Errorf("topic %s has no partition 0: open the pipeline once with its topics created", topic)
-	}
-	from, acked, err := c.requestFloor(ctx, group, topic)
+	list, err := requests.List(ctx, c.pipeline, c.Opts())
 	if err != nil {
 		return nil, err
 	}
-	out := []waiting{}
-	err = c.read(ctx, topic, max(from, start.Offset), end.Offset, func(r *kgo.Record) {
-		if slices.Contains(acked, flusso.Offset(r.Offset)) {
-			return
-		}
-		w := waiting{Offset: offset(r.Offset), SentAt: r.Timestamp.UTC(), Seconds: max(0, time.Since(r.Timestamp).Seconds())}
-		request, err := wire.DecodeRequest(r)
-		if b, ok := request.(*flusso.Backfill); ok && err == nil {
-			w.Sink, w.Indexes = b.Sink, b.Indexes
+	out := make([]waiting, len(list))
+	for i, r := range list {
+		out[i] = waiting{Offset: offset(r.Offset), SentAt: r.SentAt.UTC(), Seconds: max(0, time.Since(r.SentAt).Seconds())}
+		if b, ok := r.Request.(*flusso.Backfill); ok && r.Err == nil {
+			out[i].Sink, out[i].Indexes = b.Sink, b.Indexes
 		} else {
-			w.Error = fmt.Sprintf("record at offset %d of topic %s is no request: %v", r.Offset, topic, err)
+			out[i].Error = fmt.Sprintf("the record at offset %s of topic %s is no request: %v", r.Offset, c.pipeline.RequestsTopic(), r.Err)
 		}
-		out = append(out, w)
-	})
-	if err != nil {
-		return nil, kafkaerr.Wrap("read the requests of topic "+topic, err)
 	}
 	return out, nil
-}
-
-// requestFloor returns what the ingest group acked of the request lane: all
-// below an offset, and some above it.
-func (c *cluster) requestFloor(ctx context.Context, group, topic string) (int64, []flusso.Offset, error) {
-	got, err := c.admin.FetchOffsetsForTopics(ctx, group, topic)
-	if errors.Is(err, kerr.GroupIDNotFound) {
-		return 0, nil, nil // some brokers say so of a group that never committed
-	}
-	if err != nil {
-		return 0, nil, kafkaerr.Wrap("fetch the offset of group "+group, err)
-	}
-	commit, ok := got.Lookup(topic, 0)
-	if !ok || commit.At < 0 && commit.Err == nil {
-		return 0, nil, nil
-	}
-	if commit.Err != nil {
-		return 0, nil, kafkaerr.Wrap("fetch the offset of group "+group+" in topic "+topic, commit.Err)
-	}
-	meta, err := wire.ParseRequestMetadata(commit.Metadata)
-	if err != nil || meta.Offset != flusso.Offset(commit.At) {
-		return commit.At, nil, nil //nolint:nilerr // another tool's commit: its offset counts, its metadata does not
-	}
-	return commit.At, meta.Acked, nil
-}
-
-// read hands the committed records of a topic from one offset to another, not
-// included, to each.
-func (c *cluster) read(ctx context.Context, topic string, from, to int64, each func(*kgo.Record)) error {
-	if from >= to {
-		return nil
-	}
-	c.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(from)}})
-	defer c.RemoveConsumePartitions(map[string][]int32{topic: {0}})
-	for from < to {
-		fetches := c.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			return err
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if r.Offset >= to {
-				return
-			}
-			from = r.Offset + 1
-			if !r.Attrs.IsControl() {
-				each(r)
-			}
-		})
-	}
-	return nil
 }

@@ -75,7 +75,7 @@ func (t *target) status(ctx context.Context, c *cluster, named string) error {
 		return err
 	}
 	consumers, cerr := c.consumers(ctx)
-	requests, rerr := c.pending(ctx)
+	waits, rerr := c.pending(ctx)
 
 	var what []string
 	var lanes []laneStatus
@@ -100,10 +100,10 @@ func (t *target) status(ctx context.Context, c *cluster, named string) error {
 			Watermark     markAnswer   `json:"watermark"`
 			Requests      []waiting    `json:"requests"`
 			RequestsError string       `json:"requestsError,omitempty"`
-		}{c.pipeline.String(), len(what) == 0, lanes, mark, requests, errorText(rerr)}
+		}{c.pipeline.String(), len(what) == 0, lanes, mark, waits, errorText(rerr)}
 		err = writeJSON(t.out, answer)
 	} else {
-		err = t.writeStatus(in, lanes, mark, requests, rerr)
+		err = t.writeStatus(in, lanes, mark, waits, rerr)
 	}
 	if err != nil {
 		return err
