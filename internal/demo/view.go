@@ -168,7 +168,9 @@ func (p *Plain) Event(elapsed time.Duration, what string) {
 	p.line(clock(elapsed) + "  * " + what)
 }
 
-func (p *Plain) line(s string) { _, _ = io.WriteString(p.out, cut(strings.TrimRight(s, " "), Width)+"\n") }
+func (p *Plain) line(s string) {
+	_, _ = io.WriteString(p.out, cut(strings.TrimRight(s, " "), Width)+"\n")
+}
 
 func watermarkLine(s State) string {
 	w := s.Watermark
