@@ -21,7 +21,7 @@ func checkF1Producer(e *env) {
 	c := s.commits()
 	var futures []*flusso.Future
 	for i := range 50 {
-		futures = append(futures, c.submit(toAll(live(flusso.Position(i+1), "1"), "a", "b")))
+		futures = append(futures, c.submit(toAll(live(flusso.Position(i+1), "drain"), "a", "b")))
 	}
 	c.shut()
 	for i, f := range futures {
@@ -37,7 +37,7 @@ func checkF1Producer(e *env) {
 	s.commits().publish(toAll(live(60), "a", "b"))
 	r := s.reader("a")
 	for i := range 50 {
-		r.gets(live(flusso.Position(i+1), "1"))
+		r.gets(live(flusso.Position(i+1), "drain"))
 	}
 	r.gets(live(60))
 }
