@@ -43,8 +43,10 @@ func Fill(h Header, item flusso.LaneItem) Header {
 // topic, the last one with the header h. [Fill] is applied to h; the caller
 // supplies what only the lane's writer knows: Through, Newest, Incarnation,
 // Epoch, BuiltAt, Sequence and the Totals after this item. The item must have
-// passed [flusso.CheckItem] and [Check]; its documents and the records share
-// memory until the records are produced.
+// passed [flusso.CheckItem] and [Check], and h once filled [Header.Check]: a
+// header that can't be read would end the lane for good. An envelope without
+// BuiltAt, or with one before 1970, which Kafka can't carry, gets h's. The
+// documents and the records share memory until the records are produced.
 func EncodeItem(dst []*kgo.Record, topic string, item flusso.LaneItem, h Header) []*kgo.Record {
 	h = Fill(h, item)
 	var envelopes []flusso.Envelope
