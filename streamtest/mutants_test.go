@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -439,14 +440,13 @@ var mutants = []mutant{
 		},
 	)},
 	{name: "a crash tears a commit", fails: []string{"B11"}, bend: func() *bends {
-		var late func() // publishes the last part of the commit before
+		var late atomic.Pointer[func()] // publishes the last part of the commit before
 		flush := func() {
-			if late != nil {
-				late()
+			if publish := late.Swap(nil); publish != nil {
+				(*publish)()
 			}
-			late = nil
 		}
-		b := &bends{crash: func() { late = nil }}
+		b := &bends{crash: func() { late.Store(nil) }}
 		b.reader = func(_ string, attach attacher[item]) (lanes, error) {
 			in, err := attach()
 			if err != nil {
@@ -485,7 +485,8 @@ var mutants = []mutant{
 				if err != nil {
 					return nil, err
 				}
-				late = func() { _, _ = p.Submit(context.Background(), flusso.Commit{Items: c.Items[last:]}) }
+				publish := func() { _, _ = p.Submit(context.Background(), flusso.Commit{Items: c.Items[last:]}) }
+				late.Store(&publish)
 				if r.Published == last {
 					r.Published++
 				}
@@ -500,7 +501,7 @@ var mutants = []mutant{
 		n := 0
 		return committing(func(ctx context.Context, c flusso.Commit, p flusso.Producer[flusso.Commit]) (*flusso.Future, error) {
 			f, err := p.Submit(ctx, c)
-			if n++; err == nil && n%2 == 0 {
+			if n++; err == nil && n%2 == 1 {
 				f = after(10*time.Millisecond, f)
 			}
 			return f, err
@@ -578,10 +579,9 @@ var mutants = []mutant{
 		return w
 	})},
 	{name: "since is when it was read", fails: []string{"C7"}, bend: func() *bends {
-		n := time.Duration(0)
+		var n atomic.Int64
 		return &bends{watermark: func(w flusso.Watermark) flusso.Watermark {
-			n++
-			w.Since = w.ReadAt.Add(n)
+			w.Since = w.ReadAt.Add(time.Duration(n.Add(1)))
 			return w
 		}}
 	}},
