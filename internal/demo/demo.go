@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -213,10 +214,26 @@ func (r *Runner) runSink(ctx context.Context, name string) error {
 			r.event("%s: a fresh engine takes the lane over", name)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		default:
+		case final(err):
 			return fmt.Errorf("sink %s: %w", name, err)
+		default:
+			r.event("%s: %v; attaching again", name, err)
+			if err := sleepUntil(ctx, time.Now().Add(jitter(time.Second))); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// final reports whether attaching again would not help a sink: somebody else
+// has its lane, a person has to decide, or its own disk refuses.
+func final(err error) bool {
+	var (
+		gap        *flusso.GapError
+		unverified *flusso.UnverifiedError
+		disk       *fs.PathError
+	)
+	return errors.Is(err, flusso.ErrSuperseded) || errors.As(err, &gap) || errors.As(err, &unverified) || errors.As(err, &disk)
 }
 
 // drain waits until everything written was published, applied, acked, and

@@ -87,22 +87,29 @@ func (g *ingest) session(ctx context.Context) error {
 
 	incoming := make(chan flusso.Delivery[flusso.Request])
 	submitted := make(chan pending, pipelineDepth)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return g.receive(ctx, requests, incoming) })
-	group.Go(func() error { return g.publish(ctx, producer, incoming, submitted) })
-	group.Go(func() error { return g.settle(ctx, submitted) })
+	group, run := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.receive(run, requests, incoming) })
+	group.Go(func() error { return g.publish(run, producer, incoming, submitted) })
+	group.Go(func() error { return g.settle(run, submitted) })
 	err = group.Wait()
 
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+	closing, cancel := closingContext(ctx)
 	defer cancel()
 	// The session's error says it all; what a close adds is its echo.
 	_ = errors.Join(producer.Close(closing), requests.Close(closing))
 	return err
 }
 
-// closeLimit bounds how long an engine waits for its ends to close, so that
-// the demo is gone within a second of being told so.
-const closeLimit = 500 * time.Millisecond
+// closingContext returns a context for closing what ran under ctx: patient at
+// the end of a play, and short after an interrupt, since the demo is to be gone
+// within a second of it.
+func closingContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := 10 * time.Second
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errPlayed) {
+		limit = 300 * time.Millisecond
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}
 
 func (g *ingest) receive(ctx context.Context, from flusso.Consumer[flusso.Request], to chan<- flusso.Delivery[flusso.Request]) error {
 	for {

@@ -89,7 +89,7 @@ func (s *sink) run(ctx context.Context) (err error) {
 }
 
 func (s *sink) detach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+	ctx, cancel := closingContext(ctx)
 	defer cancel()
 	return s.lane.Close(ctx)
 }
@@ -107,7 +107,7 @@ func (s *sink) seed(ctx context.Context) error {
 		return fmt.Errorf("open the request lane: %w", err)
 	}
 	_, err = producer.Publish(ctx, &flusso.Backfill{Sink: s.name, Indexes: missing})
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+	closing, cancel := closingContext(ctx)
 	defer cancel()
 	if err := errors.Join(err, producer.Close(closing)); err != nil {
 		return fmt.Errorf("ask for a backfill: %w", err)
