@@ -56,7 +56,7 @@ func checkB7(e *env) {
 	stalled := s.reader("stalled")
 	busy := s.reader("busy")
 	c := s.commits()
-	const n = 1200
+	const n = 400
 	var futures []*flusso.Future
 	for i := range n {
 		futures = append(futures, c.submit(toAll(live(flusso.Position(i+1), "1"), "absent", "busy", "stalled")))
