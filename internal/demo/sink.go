@@ -187,7 +187,8 @@ func (s *sink) applyGroup(ctx context.Context, group []flusso.Delivery[flusso.La
 	}
 	s.look()
 	for _, d := range group {
-		if err := d.Ack(ctx); err != nil {
+		// A withdrawn item comes again, and is applied again to no effect.
+		if err := d.Ack(ctx); err != nil && !errors.Is(err, flusso.ErrWithdrawn) {
 			return fmt.Errorf("ack: %w", err)
 		}
 	}
