@@ -3,6 +3,7 @@ package offsets
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -29,7 +30,7 @@ type piece struct {
 	base                flusso.Offset // first offset of the first batch, which may be below what was asked
 	next                flusso.Offset // where to read on
 	start, stable, high flusso.Offset
-	abortedFrom         flusso.Offset // first offset of the oldest aborted transaction that overlaps; NoOffset for none
+	abortedFrom         flusso.Offset // where the transaction begins that the first batch is of, if it was aborted; else NoOffset
 	err                 error
 }
 
@@ -106,17 +107,16 @@ func decode(q *search, p *kmsg.FetchResponseTopicPartition) piece {
 		start: flusso.Offset(p.LogStartOffset), stable: flusso.Offset(p.LastStableOffset), high: flusso.Offset(p.HighWatermark),
 		next: q.at, abortedFrom: flusso.NoOffset,
 	}
-	const baseOffset = 8
-	if len(p.RecordBatches) < baseOffset {
+	if len(p.RecordBatches) == 0 {
 		out.empty = true
 		return out
 	}
-	out.base = flusso.Offset(binary.BigEndian.Uint64(p.RecordBatches))
-	for _, a := range p.AbortedTransactions {
-		if first := flusso.Offset(a.FirstOffset); out.abortedFrom < 0 || first < out.abortedFrom {
-			out.abortedFrom = first
-		}
+	first, ok := headOf(p.RecordBatches)
+	if !ok {
+		out.err = fmt.Errorf("%s: a record batch of %d bytes at offset %s is not in the format of Kafka 0.11 or later", op, len(p.RecordBatches), q.at)
+		return out
 	}
+	out.base, out.abortedFrom = first.base, first.abortedFrom(p.AbortedTransactions)
 	// Records below what was asked, in the same batch, are wanted too; those
 	// below the log start are gone, even when their batch is still there.
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
@@ -134,3 +134,50 @@ func decode(q *search, p *kmsg.FetchResponseTopicPartition) piece {
 }
 
 var decompressor = kgo.DefaultDecompressor()
+
+// batchHead is what a search needs of a record batch beyond its records.
+type batchHead struct {
+	base          flusso.Offset
+	producer      int64
+	transactional bool
+	control       bool
+}
+
+// headOf reads the head of the first batch in raw, by its fixed layout.
+func headOf(raw []byte) (batchHead, bool) {
+	const (
+		magic      = 16
+		attributes = 21
+		producer   = 43
+		size       = 61
+
+		isTransactional = 1 << 4
+		isControl       = 1 << 5
+	)
+	if len(raw) < size || raw[magic] != 2 {
+		return batchHead{}, false
+	}
+	attrs := binary.BigEndian.Uint16(raw[attributes:])
+	return batchHead{
+		base:          flusso.Offset(binary.BigEndian.Uint64(raw)),
+		producer:      int64(binary.BigEndian.Uint64(raw[producer:])),
+		transactional: attrs&isTransactional != 0,
+		control:       attrs&isControl != 0,
+	}, true
+}
+
+// abortedFrom returns where the aborted transaction begins whose data the
+// batch is, or NoOffset. That a transaction overlaps is not enough: brokers
+// write the marker of an abort late, behind data of others.
+func (h batchHead) abortedFrom(aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction) flusso.Offset {
+	from := flusso.NoOffset
+	if !h.transactional || h.control {
+		return from
+	}
+	for _, a := range aborted {
+		if first := flusso.Offset(a.FirstOffset); a.ProducerID == h.producer && first <= h.base {
+			from = max(from, first)
+		}
+	}
+	return from
+}

@@ -19,8 +19,8 @@ import (
 var seedFlag = flag.Uint64("offsets.seed", 0, "replay the model test with this seed alone")
 
 // TestModel compares every query with a plain read of the whole lane, on
-// random logs: transactions committed and aborted, alone and overlapping in
-// their markers, items of every kind, several incarnations, trims to random
+// random logs: transactions committed and aborted, alone and with their markers
+// behind the data of others, items of every kind, several incarnations, trims to random
 // offsets, an open transaction at the end.
 func TestModel(t *testing.T) {
 	seeds := []uint64{*seedFlag}
@@ -70,7 +70,7 @@ func testModel(t *testing.T, rnd *rand.Rand) {
 func (s *scribe) write(rnd *rand.Rand, n int) {
 	pos := s.last.Newest
 	opened := false // a more batch was left open
-	var pending func(bool)
+	var pending, late func(bool)
 	for range n {
 		if rnd.IntN(12) == 0 {
 			s.incarnation, pos, opened = fmt.Sprintf("db%d:slot", rnd.IntN(1_000_000)), 0, false
@@ -101,16 +101,27 @@ func (s *scribe) write(rnd *rand.Rand, n int) {
 			pending(true)
 			pending = nil
 		}
-		if commit && rnd.IntN(3) == 0 {
+		if commit && late == nil && rnd.IntN(3) == 0 {
 			// The next segment's records come before this one's marker.
 			pending = end
 			s.peek(items)
 			continue
 		}
-		end(commit)
 		if !commit {
 			pos, opened = was, wasOpened
+			if late == nil && rnd.IntN(2) == 0 {
+				late = end // its marker comes behind the next segment, as brokers do
+				continue
+			}
 		}
+		end(commit)
+		if late != nil {
+			late(false)
+			late = nil
+		}
+	}
+	if late != nil {
+		late(false)
 	}
 	if pending != nil {
 		pending(true)

@@ -21,9 +21,10 @@ import (
 //
 // Downwards it finds the newest item that ends below off: it reads the window
 // right below off, and while that has no header, the one below it, each wider
-// than the last. A window whose end lies in an aborted transaction continues
-// before that transaction: by the writer's rules (docs/contract.md, B1 and
-// E14) nothing that counts lies between the records of one.
+// than the last. A window that begins with aborted data continues before that
+// transaction: since a writer fences the one before it ([E14]) and produces a
+// segment only behind all records of the last, nothing that counts lies between
+// the records of one transaction. Markers may.
 //
 // Upwards it finds the first item that ends at or above off, reading on until
 // it meets a header.
