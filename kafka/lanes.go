@@ -12,25 +12,28 @@ import (
 // laneInfo is what a session needs to know of a lane's topic.
 type laneInfo struct {
 	topicID   [16]byte
-	maxRecord int64 // bytes of a record on the wire, below the topic's limit on a record batch
+	maxRecord int64 // bytes of a record alone in its record batch
 }
 
-// batchOverhead is what a record batch adds to its records, with room for a
-// record's own length fields: the limit of a topic is on the batch.
-const batchOverhead = 61 + 64
+// recordAtMost bounds a record whatever its topic allows: it must fit a
+// request of the client with room to spare.
+const recordAtMost = 64 << 20
 
 // prepareTopics creates what is missing, where it may, and refuses what is
 // unsafe.
 func (s *Stream) prepareTopics(ctx context.Context) error {
-	if err := topics.RequireBroker(ctx, s.client); err != nil {
+	if err := s.topics.RequireBroker(ctx); err != nil {
+		return err
+	}
+	want, err := s.names.pipeline.Specs(s.names.sinks, s.cfg.Topics)
+	if err != nil {
 		return err
 	}
 	if s.cfg.CreateTopics {
-		if err := topics.Ensure(ctx, s.admin, s.names.pipeline, s.names.sinks, s.cfg.Topics); err != nil {
+		if _, err := s.topics.Ensure(ctx, want); err != nil {
 			return err
 		}
-	}
-	if err := topics.Verify(ctx, s.admin, s.names.pipeline, s.names.sinks, s.cfg.Topics); err != nil {
+	} else if err := s.topics.Verify(ctx, want); err != nil {
 		return err
 	}
 	return s.describeLanes(ctx)
@@ -43,7 +46,7 @@ func (s *Stream) describeLanes(ctx context.Context) error {
 	for i, l := range s.names.lanes {
 		wanted[i] = l.Topic()
 	}
-	described, err := topics.Describe(ctx, s.admin, wanted...)
+	described, err := s.topics.Describe(ctx, wanted...)
 	if err != nil {
 		return err
 	}
@@ -55,7 +58,7 @@ func (s *Stream) describeLanes(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("topic %s of sink %q: %w", l.Topic(), l.Sink, d.Err))
 			continue
 		}
-		infos[l] = laneInfo{topicID: d.TopicID, maxRecord: d.MaxMessageBytes - batchOverhead}
+		infos[l] = laneInfo{topicID: d.ID, maxRecord: min(int64(d.MaxMessageBytes), recordAtMost)}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -138,7 +138,7 @@ func (m *maintenance) trim(ctx context.Context, now time.Time, verified map[topi
 		// translated with.
 		last, err := s.store.Below(ctx, l, floor)
 		if err == nil && last.At > ends[l].Start {
-			err = topics.Trim(ctx, s.admin, l, c.Meta.TopicID, last.At)
+			_, err = s.topics.Trim(ctx, l, c.Meta.TopicID, last.At)
 		}
 		if err != nil {
 			s.maintenanceFailed(ctx, "trim topic "+l.Topic()+" to offset "+floor.String(), err)

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/plugin/kprom"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/group"
 )
 
 const namespace = "flusso_kafka"
@@ -141,6 +143,24 @@ func (m *metrics) watermark(w flusso.Watermark) {
 	}
 	for _, sink := range w.Holders {
 		m.holder.WithLabelValues(sink).Set(1)
+	}
+}
+
+// consumer returns the hooks of a sink's consumer.
+func (m *metrics) consumer(sink string) group.Hooks {
+	delivered, committed, refused := m.delivered.WithLabelValues(sink), m.committed.WithLabelValues(sink), m.commitErrors.WithLabelValues(sink)
+	gaps := m.gaps.WithLabelValues(sink)
+	return group.Hooks{
+		Committed: func(flusso.Offset, time.Duration) { committed.Inc() },
+		Refused:   func(error) { refused.Inc() },
+		Received:  delivered.Inc,
+		Acked:     m.acked.WithLabelValues(sink).Inc,
+		Nacked:    m.nacked.WithLabelValues(sink).Inc,
+		Ended: func(err error) {
+			if gap := (*flusso.GapError)(nil); errors.As(err, &gap) {
+				gaps.Inc()
+			}
+		},
 	}
 }
 

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/requests"
 	"github.com/flusso/flusso-kafka/topics"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // settleTimeout bounds the look at the tails that tells a superseded session
@@ -162,11 +164,11 @@ func (se *session) submit(ctx context.Context, c flusso.Commit, accepted func(*f
 
 // check rejects what can be rejected without knowing the lanes' state, and
 // returns the size of each item and of all.
-func (se *session) check(c flusso.Commit) ([]wire.ItemSize, int64, error) {
+func (se *session) check(c flusso.Commit) ([]uint64, int64, error) {
 	if len(c.Items) == 0 {
 		return nil, 0, &flusso.InvalidError{What: "commit", Reason: "no items"}
 	}
-	sizes := make([]wire.ItemSize, len(c.Items))
+	sizes := make([]uint64, len(c.Items))
 	var total int64
 	for i, r := range c.Items {
 		w, ok := se.lanes[r.Sink]
@@ -184,19 +186,19 @@ func (se *session) check(c flusso.Commit) ([]wire.ItemSize, int64, error) {
 				Reason: "carries a live batch: publish live batches in commits without acks",
 			}
 		}
-		size, err := wire.Size(r.Item)
-		if err != nil {
+		if err := wire.Check(r.Sink, r.Item); err != nil {
 			return nil, 0, fmt.Errorf("publish to lane of sink %q: %w", r.Sink, err)
 		}
-		if int64(size.Largest) > w.maxRecord {
+		bytes, largest := wire.Size(r.Item)
+		if int64(largest) > w.maxRecord {
 			return nil, 0, &flusso.LimitError{
-				What:  fmt.Sprintf("record %s of the lane of sink %q", size.LargestKey, r.Sink),
-				Limit: "record size in bytes", Value: int64(size.Largest), Max: w.maxRecord,
+				What:  fmt.Sprintf("%s in the lane of sink %q", largestRecord(r.Item), r.Sink),
+				Limit: "record size in bytes", Value: int64(largest), Max: w.maxRecord,
 				Setting: "max.message.bytes of topic " + w.lane.Topic(),
 			}
 		}
-		sizes[i] = size
-		total += int64(size.Bytes)
+		sizes[i] = bytes
+		total += int64(bytes)
 	}
 	if limit := se.stream.cfg.MaxBatchBytes; total > limit {
 		return nil, 0, &flusso.LimitError{
@@ -205,6 +207,16 @@ func (se *session) check(c flusso.Commit) ([]wire.ItemSize, int64, error) {
 		}
 	}
 	return sizes, total, nil
+}
+
+// largestRecord names the record of an item that is too large.
+func largestRecord(item flusso.LaneItem) string {
+	b, ok := item.(*flusso.Batch)
+	if !ok || len(b.Envelopes) == 0 {
+		return "header-only record"
+	}
+	largest := slices.MaxFunc(b.Envelopes, func(x, y flusso.Envelope) int { return len(x.Document) - len(y.Document) })
+	return "record " + largest.Index + "/" + largest.ID
 }
 
 // admit tries the commit on copies of the lanes' admissions. publish says
@@ -237,7 +249,7 @@ func (se *session) admit(c flusso.Commit) (tried map[string]admission, publish [
 }
 
 // encode runs on the segment session's goroutine, in submit order.
-func (se *session) encode(c flusso.Commit, sizes []wire.ItemSize, publish []bool) []*kgo.Record {
+func (se *session) encode(c flusso.Commit, sizes []uint64, publish []bool) []*kgo.Record {
 	var records []*kgo.Record
 	now := time.Now()
 	for i, r := range c.Items {
@@ -245,7 +257,7 @@ func (se *session) encode(c flusso.Commit, sizes []wire.ItemSize, publish []bool
 			continue
 		}
 		w := se.lanes[r.Sink]
-		h := w.tail.next(r.Item, sizes[i].Bytes, se.stream.cfg.Incarnation, se.epoch, now)
+		h := w.tail.next(r.Item, sizes[i], se.stream.cfg.Incarnation, se.epoch, now)
 		records = wire.EncodeItem(records, w.lane.Topic(), r.Item, h)
 	}
 	return records
@@ -262,7 +274,7 @@ func (se *session) resolve(receipt flusso.Receipt, acks *requests.Pending, resol
 		return
 	}
 	var ended *segment.Error
-	if !errors.As(err, &ended) {
+	if !errors.As(err, &ended) || !ended.Ended {
 		// Only this commit: its acks were refused before anything was produced.
 		resolve(flusso.Receipt{}, fmt.Errorf("publish to pipeline %s: %w", se.stream.cfg.Pipeline, err))
 		return
@@ -304,7 +316,7 @@ func (se *session) settle() {
 	case cause == nil:
 		cause = flusso.ErrClosed
 	default:
-		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		ctx, cancel := context.WithTimeout(s.life, settleTimeout)
 		if newer := se.newerEpoch(ctx); newer > se.epoch {
 			cause = errors.Join(&flusso.FencedError{
 				Lease: "writer of pipeline " + s.cfg.Pipeline, Epoch: se.epoch, Newer: newer,

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 	"github.com/flusso/flusso-kafka/watermark"
@@ -26,26 +30,29 @@ type Stream struct {
 	names   names
 	log     *slog.Logger
 	client  *kgo.Client // look-ups; writers and consumers have their own
-	admin   *kadm.Client
+	topics  *topics.Admin
 	store   *offsets.Store
 	metrics *metrics
 
 	life       context.Context // ends when Close begins; bounds background work
-	end        context.CancelFunc
+	stop       context.CancelFunc
 	background sync.WaitGroup
 
 	opening chan struct{} // held while a session is looked up or opened
 
-	mu        sync.Mutex
-	closed    bool
-	infos     map[topics.Lane]laneInfo
-	session   *session
-	fenced    error     // set once a newer writer is on record; final unless Standby
-	lostAt    time.Time // when the last session was lost
-	losses    int       // sessions lost since the last committed segment
-	consumers map[consumerHandle]struct{}
+	mu       sync.Mutex
+	closed   bool          // Close was called
+	done     chan struct{} // closed when Close has returned
+	infos    map[topics.Lane]laneInfo
+	session  *session
+	fenced   error     // set once a newer writer is on record; final unless Standby
+	lostAt   time.Time // when the last session was lost
+	losses   int       // sessions lost since the last committed segment
+	ends     map[end]struct{}
+	requests *requestConsumer // the one attached last, nil when closed
 
-	marks marks
+	attached attachments
+	marks    marks
 }
 
 // marks is the state of the watermark reader.
@@ -55,8 +62,29 @@ type marks struct {
 	last    flusso.Watermark // under Stream.mu, for callers that can't wait for refresh
 }
 
-// consumerHandle is what Close needs of the stream's consumers.
-type consumerHandle interface{ Close(context.Context) error }
+// end is what Close needs of the consumers and request producers.
+type end interface{ Close(context.Context) error }
+
+// adopt makes Close close an end. It fails when the stream is closed already.
+func (s *Stream) adopt(e end) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return flusso.ErrClosed
+	}
+	s.ends[e] = struct{}{}
+	return nil
+}
+
+// release forgets an end that closes by itself.
+func (s *Stream) release(e end) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ends, e)
+	if rc, ok := e.(*requestConsumer); ok && s.requests == rc {
+		s.requests = nil
+	}
+}
 
 var _ flusso.Stream = (*Stream)(nil)
 
@@ -74,10 +102,11 @@ func Open(ctx context.Context, cfg Config) (*Stream, error) {
 	}
 	s := &Stream{
 		cfg: cfg, names: n, log: cfg.Logger,
-		opening:   make(chan struct{}, 1),
-		infos:     make(map[topics.Lane]laneInfo, len(n.lanes)),
-		consumers: make(map[consumerHandle]struct{}),
-		marks:     marks{refresh: make(chan struct{}, 1), tracker: watermark.NewTracker(cfg.Incarnation, n.sinks, fullReadEvery)},
+		opening: make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		infos:   make(map[topics.Lane]laneInfo, len(n.lanes)),
+		ends:    make(map[end]struct{}),
+		marks:   marks{refresh: make(chan struct{}, 1), tracker: watermark.NewTracker(cfg.Incarnation, n.sinks, fullReadEvery)},
 	}
 	if s.metrics, err = newMetrics(cfg.Registerer, cfg.Pipeline, n.sinks); err != nil {
 		return nil, fmt.Errorf("open pipeline %s: register metrics: %w", n.pipeline, err)
@@ -86,10 +115,10 @@ func Open(ctx context.Context, cfg Config) (*Stream, error) {
 		s.metrics.unregister()
 		return nil, fmt.Errorf("open pipeline %s: configure the Kafka client: %w", n.pipeline, err)
 	}
-	s.admin, s.store = kadm.NewClient(s.client), offsets.New(s.client)
-	s.life, s.end = context.WithCancel(context.Background())
+	s.topics, s.store = topics.New(s.client), offsets.New(s.client)
+	s.life, s.stop = context.WithCancel(context.Background())
 	if err := s.prepareTopics(ctx); err != nil {
-		s.end()
+		s.stop()
 		s.client.Close()
 		s.metrics.unregister()
 		return nil, kafkaerr.Wrap("open pipeline "+n.pipeline.String(), err)
@@ -125,6 +154,21 @@ func newProducer[T any](ctx context.Context, s *Stream, wrap func(T) flusso.Comm
 	return &producer[T]{session: se, wrap: wrap}, nil
 }
 
+// segmentConfig configures the writer sessions.
+func (s *Stream) segmentConfig() segment.Config {
+	var smallest int64
+	for _, info := range s.laneInfos() {
+		if smallest == 0 || info.maxRecord < smallest {
+			smallest = info.maxRecord
+		}
+	}
+	return segment.Config{
+		Lease: s.names.pipeline.WriterLease(), ClientOpts: s.clientOpts,
+		MaxBytes: s.cfg.SegmentBytes, MaxAge: s.cfg.SegmentAge, MaxUnackedBytes: s.cfg.MaxUnackedBytes,
+		BatchMaxBytes: int32(smallest), Logger: s.log,
+	}
+}
+
 // lane is the lane of one sink.
 type lane struct {
 	stream *Stream
@@ -137,6 +181,36 @@ func (l *lane) Producer(ctx context.Context) (flusso.Producer[flusso.LaneItem], 
 	return newProducer(ctx, l.stream, func(item flusso.LaneItem) flusso.Commit {
 		return flusso.Commit{Items: []flusso.Routed{{Sink: sink, Item: item}}}
 	})
+}
+
+// Consumer implements [flusso.Lane].
+func (l *lane) Consumer(ctx context.Context) (flusso.Consumer[flusso.LaneItem], error) {
+	s := l.stream
+	c, err := attachLane(ctx, laneConsumerConfig{
+		lane: l.names, client: s.clientOpts("sink-" + l.names.Sink), lookup: s.client, store: s.store,
+		standby: s.cfg.Standby, budget: s.cfg.PrefetchBytes, log: s.log,
+		hooks: s.metrics.consumer(l.names.Sink), attached: &s.attached,
+	})
+	if err != nil {
+		return nil, err
+	}
+	sc := &streamConsumer{laneConsumer: c, stream: s}
+	if err := s.adopt(sc); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	return sc, nil
+}
+
+// streamConsumer is known to its stream until it is closed.
+type streamConsumer struct {
+	*laneConsumer
+	stream *Stream
+}
+
+// Close implements [flusso.Consumer].
+func (c *streamConsumer) Close(ctx context.Context) error {
+	c.stream.release(c)
+	return c.laneConsumer.Close(ctx)
 }
 
 const (
@@ -196,11 +270,14 @@ func (s *Stream) writer(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	first := s.session == nil
+	first, closed := s.session == nil, s.closed
 	s.session = se
-	s.mu.Unlock()
-	if first {
+	if first && !closed {
 		s.background.Go(s.maintain)
+	}
+	s.mu.Unlock()
+	if closed { // Close did not see this session
+		return nil, errors.Join(flusso.ErrClosed, se.close(ctx))
 	}
 	return se, nil
 }
@@ -272,7 +349,7 @@ func (s *Stream) foreignTransaction(l topics.Lane, cause error) error {
 	defer cancel()
 	var set kadm.TopicsSet
 	set.Add(l.Topic(), 0)
-	described, err := s.admin.DescribeProducers(ctx, set)
+	described, err := kadm.NewClient(s.client).DescribeProducers(ctx, set)
 	if err != nil {
 		return fmt.Errorf("a transaction stays open on topic %s and its producer cannot be found (%w): %w", l.Topic(), err, cause)
 	}
@@ -338,30 +415,45 @@ func (s *Stream) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil
+		select {
+		case <-s.done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	s.closed = true
-	se := s.session
-	consumers := make([]consumerHandle, 0, len(s.consumers))
-	for c := range s.consumers {
-		consumers = append(consumers, c)
-	}
 	s.mu.Unlock()
-	s.end()
-	var errs []error
-	if se != nil {
-		errs = append(errs, se.close(ctx))
+	defer close(s.done)
+	s.stop()
+	// Whoever opens a session or attaches is told by s.end and finishes first.
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
 	}
+	s.mu.Lock()
+	se := s.session
+	ends := slices.Collect(maps.Keys(s.ends))
+	s.mu.Unlock()
 	// Side by side: one that hangs must not take the others' time.
-	closing := make(chan error, len(consumers))
-	for _, c := range consumers {
-		go func() { closing <- c.Close(ctx) }()
+	var closing errgroup.Group
+	errs := make([]error, len(ends)+1)
+	for i, e := range ends {
+		closing.Go(func() error { errs[i] = e.Close(ctx); return nil })
 	}
-	for range consumers {
-		errs = append(errs, <-closing)
+	if se != nil {
+		errs[len(ends)] = se.close(ctx)
 	}
-	s.background.Wait()
-	s.client.Close()
+	_ = closing.Wait() // the errors are in errs
+	ended := make(chan struct{})
+	go func() { s.background.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		errs = append(errs, context.Cause(ctx))
+	}
+	s.client.Close() // and with it whatever still waits for an answer
 	s.metrics.unregister()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close pipeline %s: %w", s.cfg.Pipeline, err)

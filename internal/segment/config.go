@@ -55,7 +55,7 @@ const concurrentBackoff = 2 * time.Millisecond
 // connection: kgo's default of 5 s is half a transaction.
 const metadataMinAge = 250 * time.Millisecond
 
-// Config describes a session. Lease and Opts are required.
+// Config describes a session. Lease and one of Opts and ClientOpts are required.
 type Config struct {
 	// Lease is the prefix of the transactional ids Lease.0 to Lease.3: who
 	// opened it last is the only one whose segments commit.
@@ -63,6 +63,9 @@ type Config struct {
 	// Opts reach the brokers: seeds, TLS, SASL, dialer. What makes a segment
 	// atomic and ordered is set by the session and cannot be overridden.
 	Opts []kgo.Opt
+	// ClientOpts, if set, returns what the client of one transactional id gets
+	// in place of Opts: client id and hooks that only one client may have.
+	ClientOpts func(id string) []kgo.Opt
 	// MaxBytes closes a segment that gathers: the sum of [Entry.Bytes]. An
 	// entry above it goes alone. 8 MiB by default.
 	MaxBytes int
@@ -137,7 +140,11 @@ func (c Config) id(i int) string { return c.Lease + "." + strconv.Itoa(i%IDs) }
 // override, then the caller's, then what he may not.
 func (c Config) opts(i int) []kgo.Opt {
 	opts := []kgo.Opt{kgo.MetadataMinAge(metadataMinAge)}
-	opts = append(opts, c.Opts...)
+	if c.ClientOpts != nil {
+		opts = append(opts, c.ClientOpts(c.id(i))...)
+	} else {
+		opts = append(opts, c.Opts...)
+	}
 	if c.BatchMaxBytes > 0 {
 		opts = append(opts, kgo.ProducerBatchMaxBytes(c.BatchMaxBytes))
 	}
