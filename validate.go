@@ -163,18 +163,18 @@ func (b *Batch) checkEnvelope(e *Envelope) error {
 	if err := CheckID(e.ID); err != nil {
 		return err
 	}
-	what := "envelope " + e.Index + "/" + e.ID
+	what := func() string { return "envelope " + e.Index + "/" + e.ID } // not built for every envelope
 	switch {
 	case e.Op == Upsert && len(e.Document) == 0:
-		return &InvalidError{what, "an upsert without a document"}
+		return &InvalidError{what(), "an upsert without a document"}
 	case e.Op == Delete && e.Document != nil:
-		return &InvalidError{what, "a delete with a document"}
+		return &InvalidError{what(), "a delete with a document"}
 	case e.Op != Upsert && e.Op != Delete:
-		return &InvalidError{what, "unknown operation " + e.Op.String()}
+		return &InvalidError{what(), "unknown operation " + e.Op.String()}
 	case e.Position > b.Position:
-		return &InvalidError{what, fmt.Sprintf("its position %s is above the batch's", e.Position)}
+		return &InvalidError{what(), fmt.Sprintf("its position %s is above the batch's", e.Position)}
 	case b.Live() && e.Position == NoPosition:
-		return &InvalidError{what, "no position in a live batch"}
+		return &InvalidError{what(), "no position in a live batch"}
 	}
 	return nil
 }
