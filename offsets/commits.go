@@ -215,13 +215,13 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 			})
 		}
 		wg.Wait()
-		var again, doubted []want
+		var left, doubted []want
 		for _, w := range pending {
 			id := ids[w.lane]
 			switch c := out[w]; {
 			case n+1 >= attempts || ctx.Err() != nil:
 			case c.State == Failed && s.retryGroup(w.group, c.Err):
-				again = append(again, w)
+				left = append(left, w)
 			case c.State == Missing && id.err == nil && id.at.Before(began):
 				doubted = append(doubted, w)
 			}
@@ -230,7 +230,7 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 		if err != nil {
 			return nil, err
 		}
-		pending, age = append(again, recreated...), 0
+		pending, age = append(left, recreated...), 0
 	}
 	return out, nil
 }

@@ -66,17 +66,17 @@ func (s *Store) ends(ctx context.Context, lanes []topics.Lane, age time.Duration
 				out[l] = e
 			}
 		})
-		var again []topics.Lane
+		var left []topics.Lane
 		for _, l := range pending {
 			err := out[l].Err
 			if err == nil {
 				continue
 			}
 			if n+1 < attempts && ctx.Err() == nil && stale(err) && kafkaerr.Classify(ids[l].err) != kafkaerr.Missing {
-				again = append(again, l)
+				left = append(left, l)
 			}
 		}
-		pending = again
+		pending = left
 	}
 	for _, l := range lanes {
 		if e := out[l]; e.Err == nil {

@@ -204,3 +204,23 @@ func (st starter) unverified(commit Commit) StartDecision {
 	}
 	return stop(err)
 }
+
+// Confirm compares a commit of ours with the newest item below its offset, as
+// [Store.Below] returns it: the log may have been written anew below the
+// offset, after an unclean election. It returns nil when they agree, or when
+// the commit says nothing of an item, else a [*flusso.GapError].
+func Confirm(lane topics.Lane, commit Commit, below Found) error {
+	if !commit.Own() || commit.Meta.Sequence == 0 {
+		return nil
+	}
+	m, h := commit.Meta, &below.Header
+	if h.Sequence == m.Sequence && h.Epoch == m.Epoch && h.Incarnation == m.Incarnation && h.Through == m.Through {
+		return nil
+	}
+	return &flusso.GapError{
+		Sink: lane.Sink, Topic: lane.Topic(), Group: lane.Group(),
+		From: below.At, To: commit.Offset, Acked: m.Through, Next: h.Position,
+		Cause: fmt.Sprintf("the log was written anew: sequence %d of writer epoch %d was acked at offset %s, sequence %d of writer epoch %d is there",
+			m.Sequence, m.Epoch, commit.Offset, h.Sequence, h.Epoch),
+	}
+}

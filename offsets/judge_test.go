@@ -192,3 +192,32 @@ func TestB8_C6_Start(t *testing.T) {
 		})
 	}
 }
+
+func TestB8_Confirm(t *testing.T) {
+	below := offsets.Found{At: 9, Header: offsets.Header{Sequence: 5, Epoch: 2, Through: 40, Incarnation: inc}}
+	other := func(change func(*offsets.Header)) offsets.Found {
+		f := below
+		change(&f.Header)
+		return f
+	}
+	for _, c := range []struct {
+		name   string
+		commit offsets.Commit
+		below  offsets.Found
+		gap    bool
+	}{
+		{"the same", ours(10), below, false},
+		{"nothing acked", ours(10, nothingAcked), below, false},
+		{"foreign", foreign(10), other(func(h *offsets.Header) { h.Sequence = 9 }), false},
+		{"another sequence", ours(10), other(func(h *offsets.Header) { h.Sequence = 4 }), true},
+		{"another writer", ours(10), other(func(h *offsets.Header) { h.Epoch = 3 }), true},
+		{"another incarnation", ours(10), other(func(h *offsets.Header) { h.Incarnation = "db0:slot" }), true},
+		{"another through", ours(10), other(func(h *offsets.Header) { h.Through = 41 }), true},
+	} {
+		err := offsets.Confirm(newLane(t, "audit"), c.commit, c.below)
+		gap := (*flusso.GapError)(nil)
+		if errors.As(err, &gap) != c.gap || (err != nil) != c.gap {
+			t.Errorf("%s: got %v", c.name, err)
+		}
+	}
+}

@@ -16,7 +16,10 @@ import (
 	"github.com/flusso/flusso-kafka/topics"
 )
 
-var seedFlag = flag.Uint64("offsets.seed", 0, "replay the model test with this seed alone")
+var (
+	seedFlag  = flag.Uint64("offsets.seed", 0, "replay the model test with this seed alone")
+	seedsFlag = flag.Uint64("offsets.seeds", 8, "number of seeds of the model test")
+)
 
 // TestModel compares every query with a plain read of the whole lane, on
 // random logs: transactions committed and aborted, alone and with their markers
@@ -27,7 +30,7 @@ func TestModel(t *testing.T) {
 	if *seedFlag == 0 {
 		base := uint64(time.Now().UnixNano())
 		seeds = seeds[:0]
-		for i := range uint64(16) {
+		for i := range *seedsFlag {
 			seeds = append(seeds, base+i)
 		}
 	}

@@ -52,6 +52,7 @@ type search struct {
 	payload uint64 // upwards: bytes of committed keys and values read from off on, the item's included
 	found   *Found
 	until   flusso.Offset // no other item ends in (found.At, until)
+	bad     error         // a header that cannot be read, with no newer item in the window
 	err     error
 	done    bool
 }
@@ -71,7 +72,7 @@ func above(lane topics.Lane, off flusso.Offset) *search {
 
 func (q *search) window(from, to flusso.Offset) {
 	q.from, q.at, q.to = from, from, to
-	q.low, q.hint = flusso.NoOffset, flusso.NoOffset
+	q.low, q.hint, q.bad = flusso.NoOffset, flusso.NoOffset, nil
 	q.bytes, q.scan = fetchFirst, fetchFirst
 }
 
@@ -137,12 +138,17 @@ func (q *search) take(p piece) {
 		}
 		h, ok, err := wire.HeaderOf(r)
 		if err != nil {
-			q.fail(kafkaerr.Wrap("read headers of topic "+q.lane.Topic(), err))
-			return
+			q.found, q.bad = nil, kafkaerr.Wrap("read headers of topic "+q.lane.Topic(), err)
+			if q.up {
+				q.fail(q.bad)
+				return
+			}
+			continue // a newer item hides it
 		}
 		if !ok {
 			continue
 		}
+		q.bad = nil
 		q.found = &Found{At: o, LeaderEpoch: r.LeaderEpoch, Header: h}
 		if q.up {
 			q.until, q.done = q.found.Next(), true
@@ -191,6 +197,10 @@ func (q *search) tooMany() {
 func (q *search) end(p piece) {
 	if q.up {
 		q.unknown(nothingHere)
+		return
+	}
+	if q.bad != nil {
+		q.fail(q.bad)
 		return
 	}
 	if q.found != nil {
@@ -267,17 +277,17 @@ func (s *Store) run(ctx context.Context, age time.Duration, qs ...*search) error
 		pending = slices.DeleteFunc(pending, func(q *search) bool { return q.done })
 		s.round(ctx, pending)
 		age = identityAge
-		again := 0
+		refused := 0
 		for _, q := range pending {
 			if q.again && !q.done {
-				again = max(again, q.refused)
+				refused = max(refused, q.refused)
 			}
 		}
-		if again == 0 {
+		if refused == 0 {
 			continue
 		}
 		age = 0
-		if err := backoff(ctx, again); err != nil {
+		if err := backoff(ctx, refused); err != nil {
 			err = kafkaerr.Wrap("read headers of lanes", err)
 			for _, q := range pending {
 				if !q.done {

@@ -27,8 +27,9 @@ type Totals = wire.Totals
 // It remembers three things: which broker coordinates a group, which broker
 // leads a topic and under which topic ID, and headers (see [Index]). Topic IDs
 // are refreshed when they are older than a minute, when a broker's answer says
-// that they are stale, when a commit carries another one (before it is called
-// recreated), and always by [Store.Ends], [Store.Tails] and [Store.Lag].
+// that they are stale or that there is no offset under them, when a commit
+// carries another one (before it is called recreated), and always by
+// [Store.Ends], [Store.Tails] and [Store.Lag].
 type Store struct {
 	cl *kgo.Client
 
