@@ -1,0 +1,292 @@
+package flusso_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/flusso/flusso-kafka"
+
+// rule says what the production files of one package, or of all packages
+// below a folder, may import besides the standard library.
+type rule struct {
+	pkg    string   // folder; one that ends in /... stands for all below it
+	ours   []string // packages of this module, "" is the root
+	others []string // third-party packages, or prefixes that end in /
+	test   bool     // a test-support package: it may import testing
+	why    string
+}
+
+const (
+	twmb = "github.com/twmb/franz-go/pkg/"
+	kgo  = twmb + "kgo"
+	kadm = twmb + "kadm"
+	kerr = twmb + "kerr"
+	kmsg = twmb + "kmsg"
+)
+
+// The direction of imports. A package that is not listed fails the test: a
+// new one says here what it knows, and why.
+var rules = []rule{
+	{
+		pkg: "",
+		why: "the domain compiles with the standard library alone, so that an engine that uses it drags in no broker",
+	},
+	{
+		pkg: "watermark", ours: []string{""},
+		why: "the decision is pure: adapters and the command line share it",
+	},
+	{
+		pkg: "channel", ours: []string{"", "watermark"},
+		why: "the reference needs no Kafka, not even to compile",
+	},
+	{
+		pkg: "streamtest", ours: []string{""}, test: true,
+		why: "the suite sees an adapter through the port alone; it is used by tests only",
+	},
+	{
+		pkg: "topics", ours: []string{"", "internal/kafkaerr"}, others: []string{twmb},
+		why: "a leaf: it works while no engine runs, so it never imports the adapter",
+	},
+	{
+		pkg: "offsets", ours: []string{"", "topics", "internal/wire", "internal/kafkaerr"}, others: []string{twmb},
+		why: "a leaf: lag and watermark of the command line come from here, without the adapter",
+	},
+	{
+		pkg:    "requests",
+		ours:   []string{"", "topics", "internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment"},
+		others: []string{twmb},
+		why:    "a leaf: a backfill is asked for from the command line, without the adapter",
+	},
+	{
+		pkg: "kafka",
+		ours: []string{
+			"", "topics", "offsets", "requests", "watermark",
+			"internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment",
+		},
+		others: []string{twmb, "github.com/twmb/franz-go/plugin/kprom", "github.com/prometheus/client_golang/", "golang.org/x/sync/"},
+		why:    "the adapter knows everything below it, and neither the reference nor the suite",
+	},
+	{
+		pkg: "internal/kafkaerr", others: []string{kgo, kerr, twmb + "sasl", kmsg},
+		why: "the one translation of protocol errors stands below everything",
+	},
+	{
+		pkg: "internal/wire", ours: []string{""}, others: []string{kgo},
+		why: "the format is about records: no request, no cluster",
+	},
+	{
+		pkg: "internal/ledger", ours: []string{""},
+		why: "which delivery may be acked is decided without I/O",
+	},
+	{
+		pkg: "internal/group", ours: []string{"", "internal/kafkaerr", "internal/ledger"}, others: []string{kgo, kerr, kmsg, kadm},
+		why: "membership in a group: it does not know what a lane is",
+	},
+	{
+		pkg: "internal/segment", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kerr, kmsg, kadm, twmb + "kversion"},
+		why: "the engine under lanes and feeds knows neither; of the root it uses the sentinels",
+	},
+	{
+		pkg: "internal/connect", ours: []string{"", "internal/kafkaerr"}, others: []string{twmb, "github.com/spf13/pflag"},
+		why: "how to reach a cluster, TLS and SASL, from flags and files: it knows nothing of pipelines",
+	},
+	{
+		pkg: "internal/embedded", ours: []string{"internal/kafkaerr"}, others: []string{twmb, "golang.org/x/sys/"},
+		why: "the broker in a folder owns kfake; no library package may need it",
+	},
+	{
+		pkg: "internal/demo", ours: []string{""}, others: []string{"golang.org/x/sync/"},
+		why: "the demo's engines use the port and nothing else: they prove that it is enough",
+	},
+	{
+		pkg: "internal/kfaketest", others: []string{twmb}, test: true,
+		why: "the test cluster and its faults",
+	},
+	{
+		pkg: "internal/kafkatest", ours: []string{"", "kafka", "offsets", "topics", "streamtest", "internal/kfaketest"},
+		others: []string{twmb}, test: true,
+		why: "the adapter under the suite, on any broker",
+	},
+	{
+		pkg: "cmd/...",
+		ours: []string{
+			"", "kafka", "topics", "offsets", "requests", "watermark",
+			"internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
+		},
+		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
+		why:    "the shell around the leaves; only its demo opens the adapter",
+	},
+}
+
+// reach says which packages must not be reachable at all, through whatever.
+var reach = []struct {
+	from []string
+	not  []string // prefixes of import paths
+	why  string
+}{
+	{
+		[]string{"", "watermark", "channel", "streamtest", "internal/ledger"},
+		[]string{"github.com/twmb/", "github.com/prometheus/"},
+		"who uses the port and the reference does not build Kafka",
+	},
+	{
+		[]string{"topics", "offsets", "requests", "watermark", "internal/segment", "internal/group", "internal/wire"},
+		[]string{module + "/kafka", module + "/cmd", module + "/channel", module + "/streamtest"},
+		"leaves never import the adapter",
+	},
+	{
+		[]string{"kafka", "topics", "offsets", "requests"},
+		[]string{twmb + "kfake", module + "/internal/embedded", "testing", module + "/cmd"},
+		"production code brings no test broker with it",
+	},
+}
+
+// imports are the imports of each folder's production files, by folder.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	found := make(map[string]map[string]bool)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
+				return fs.SkipDir // a module of its own
+			}
+			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		folder := path.Dir(filepath.ToSlash(name))
+		if folder == "." {
+			folder = ""
+		}
+		if found[folder] == nil {
+			found[folder] = make(map[string]bool)
+		}
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			found[folder][imported] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string][]string)
+	for folder, set := range found {
+		out[folder] = slices.Sorted(maps.Keys(set))
+	}
+	return out
+}
+
+func ruleFor(folder string) (rule, bool) {
+	for _, r := range rules {
+		if below, ok := strings.CutSuffix(r.pkg, "/..."); ok && strings.HasPrefix(folder+"/", below+"/") || r.pkg == folder {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+// own returns the folder of a package of this module.
+func own(imported string) (string, bool) {
+	if imported == module {
+		return "", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+func (r rule) allows(imported string) bool {
+	if folder, ok := own(imported); ok {
+		below, tree := strings.CutSuffix(r.pkg, "/...")
+		return slices.Contains(r.ours, folder) || tree && strings.HasPrefix(folder+"/", below+"/")
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return r.test || imported != "testing" && !strings.HasPrefix(imported, "testing/")
+	}
+	return slices.ContainsFunc(r.others, func(other string) bool {
+		return imported == other || strings.HasSuffix(other, "/") && strings.HasPrefix(imported, other)
+	})
+}
+
+func TestImports_FollowTheRules(t *testing.T) {
+	used := make(map[string]bool)
+	for folder, list := range imports(t) {
+		r, ok := ruleFor(folder)
+		used[r.pkg] = true
+		if !ok {
+			t.Errorf("package %q has no rule: say in imports_test.go what it may import, and why", folder)
+			continue
+		}
+		for _, imported := range list {
+			if !r.allows(imported) {
+				t.Errorf("package %q imports %s, against its rule: %s", folder, imported, r.why)
+			}
+		}
+	}
+	for _, r := range rules {
+		if r.why == "" {
+			t.Errorf("the rule of %q gives no reason", r.pkg)
+		}
+		if !used[r.pkg] {
+			t.Errorf("there is no package %q: take its rule out", r.pkg)
+		}
+	}
+}
+
+func TestImports_ReachNothingForbidden(t *testing.T) {
+	all := imports(t)
+	for _, r := range reach {
+		for _, from := range r.from {
+			via := map[string]string{from: ""} // folder: who imports it
+			for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+				for _, imported := range all[queue[0]] {
+					for _, not := range r.not {
+						if imported == not || strings.HasPrefix(imported, strings.TrimSuffix(not, "/")+"/") {
+							t.Errorf("package %q reaches %s by way of %q, imported by %q: %s", from, imported, queue[0], via[queue[0]], r.why)
+						}
+					}
+					if folder, ok := own(imported); ok {
+						if _, seen := via[folder]; !seen {
+							via[folder] = queue[0]
+							queue = append(queue, folder)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Only these may open the adapter: everything else gets a flusso.Stream.
+func TestImports_WhoOpensTheAdapter(t *testing.T) {
+	allowed := []string{"cmd/", "internal/kafkatest/"}
+	for folder, list := range imports(t) {
+		if slices.Contains(list, module+"/kafka") &&
+			!slices.ContainsFunc(allowed, func(p string) bool { return strings.HasPrefix(folder+"/", p) }) {
+			t.Errorf("package %q imports the adapter: take a flusso.Stream instead", folder)
+		}
+	}
+}
