@@ -55,7 +55,7 @@ func runDemo(ctx context.Context, s streams, length time.Duration, data string, 
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
 	}
-	source, stream, err := openDemo(ctx, data, seed)
+	stream, err := openDemo(ctx, data, seed)
 	if err != nil {
 		return err
 	}
@@ -74,10 +74,10 @@ func runDemo(ctx context.Context, s streams, length time.Duration, data string, 
 	if s.columns > 0 {
 		view = demo.NewTerminal(s.out, s.columns)
 	}
-	if err := greet(s.out, source, stream.name, data, kept, seed); err != nil {
+	if err := greet(s.out, stream, data, kept, seed); err != nil {
 		return err
 	}
-	runner, err := demo.New(demo.Config{Stream: stream, Source: source, Dir: data, For: length, View: view, Lags: stream.lags})
+	runner, err := demo.New(demo.Config{Stream: stream, Source: stream.source, Dir: data, For: length, View: view, Lags: stream.lags()})
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func runDemo(ctx context.Context, s streams, length time.Duration, data string, 
 	if err != nil && !errors.Is(err, demo.ErrDifferent) {
 		return err
 	}
-	if werr := conclude(s.out, comparison, runner, source); werr != nil {
+	if werr := conclude(s.out, comparison, runner, stream.source); werr != nil {
 		return errors.Join(err, werr)
 	}
 	return err
@@ -100,12 +100,13 @@ func runDemo(ctx context.Context, s streams, length time.Duration, data string, 
 // closeWithin is short after an interrupt.
 func closeWithin(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
-		return grace / 2
+		return grace / 3
 	}
 	return 10 * time.Second
 }
 
-func greet(w io.Writer, source *demo.Source, broker, data string, kept bool, seed uint64) error {
+func greet(w io.Writer, stream *demoStream, data string, kept bool, seed uint64) error {
+	source := stream.source
 	what := fmt.Sprintf("new source %s", source.Incarnation())
 	if source.Resumed() {
 		what = fmt.Sprintf("source %s goes on at position %s", source.Incarnation(), source.Position())
@@ -117,7 +118,12 @@ func greet(w io.Writer, source *demo.Source, broker, data string, kept bool, see
 	if !kept {
 		where += ", removed at the end"
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s\ndata in %s\n\n", what, broker, where)
+	_, err := fmt.Fprintf(w, `%s
+data in %s
+embedded broker, for trying only; look at it from another terminal while the demo runs:
+  flusso-kafka-admin status --pipeline %s --brokers %s
+
+`, what, where, demoPipeline, stream.broker.Addr())
 	return err
 }
 

@@ -38,6 +38,7 @@ func Sinks() []string { return []string{SlowSink, FastSink} }
 
 // Lag is how far a lane's sink is behind what was published.
 type Lag struct {
+	Acked     flusso.Position // through of what is acked
 	Batches   uint64
 	Envelopes uint64
 	Age       time.Duration // age of the first unacked item, 0 when caught up
@@ -109,6 +110,9 @@ func (r *Runner) Run(ctx context.Context) (Comparison, error) {
 		engines.Go(func() error { return r.runSink(run, name) })
 	}
 	err := r.play(run)
+	if err == nil {
+		err = r.look(run)
+	}
 	if err == nil {
 		r.view(true)
 	}
@@ -340,11 +344,12 @@ func (r *Runner) view(final bool) {
 		}
 		for _, f := range r.watermark.Floors {
 			if f.Sink == name {
-				lane.Floor = f
+				lane.Acked = f.Through
 			}
 		}
+		// The watermark's floors are as old as it needs them to be.
 		if l, ok := r.lags[name]; ok {
-			lane.Lag = &l
+			lane.Lag, lane.Acked = &l, max(lane.Acked, l.Acked)
 		}
 		s.Lanes = append(s.Lanes, lane)
 	}

@@ -38,7 +38,7 @@ type LaneState struct {
 	Sink    string
 	State   string // attaching, seeding, applying, waiting, dead
 	Applied int    // envelopes applied by the live engine
-	Floor   flusso.LaneFloor
+	Acked   flusso.Position
 	Lag     *Lag // nil where it is not known
 }
 
@@ -95,7 +95,7 @@ func (t *Terminal) draw() {
 			batches, envelopes, age = grouped(l.Lag.Batches), grouped(l.Lag.Envelopes), seconds(l.Lag.Age)
 		}
 		lines = append(lines, fmt.Sprintf("%-10s %-10s %10s %14s %10s %10s %8s  %s", l.Sink, l.State, grouped(l.Applied),
-			pos(l.Floor.Through), batches, envelopes, age, bar(l.Lag)))
+			pos(l.Acked), batches, envelopes, age, bar(l.Lag)))
 	}
 	lines = append(lines, "", "watermark "+watermarkLine(s), "")
 	for i := range recent {
@@ -148,9 +148,9 @@ func (p *Plain) Show(s State) {
 	for _, l := range s.Lanes {
 		lag := ""
 		if l.Lag != nil {
-			lag = fmt.Sprintf("%8s batches %8s envelopes %7s behind", grouped(l.Lag.Batches), grouped(l.Lag.Envelopes), seconds(l.Lag.Age))
+			lag = fmt.Sprintf("%7s batches %7s envelopes %7s behind", grouped(l.Lag.Batches), grouped(l.Lag.Envelopes), seconds(l.Lag.Age))
 		}
-		lines = append(lines, fmt.Sprintf("       %-8s %-9s acked through %10s %s", l.Sink, l.State, pos(l.Floor.Through), lag))
+		lines = append(lines, fmt.Sprintf("       %-8s %-9s acked %12s %s", l.Sink, l.State, pos(l.Acked), lag))
 	}
 	// The final state may be the one that was just printed.
 	if text := strings.Join(lines, "\n"); text != p.last {

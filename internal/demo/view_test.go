@@ -14,8 +14,8 @@ func shown() State {
 		Elapsed: 3 * time.Second, For: 20 * time.Second, Incarnation: "demo-1-0badcafe",
 		Position: 1234567, Confirmed: 1000000, Rows: 2000, Ingest: IngestCounts{Batches: 7},
 		Lanes: []LaneState{
-			{Sink: SlowSink, State: "applying", Floor: flusso.LaneFloor{Sink: SlowSink, Through: 1000000}, Lag: &Lag{Batches: 12, Envelopes: 250, Age: 1500 * time.Millisecond}},
-			{Sink: FastSink, State: "waiting", Floor: flusso.LaneFloor{Sink: FastSink, Through: 1234567}, Lag: &Lag{}},
+			{Sink: SlowSink, State: "applying", Acked: 1000000, Lag: &Lag{Batches: 12, Envelopes: 250, Age: 1500 * time.Millisecond}},
+			{Sink: FastSink, State: "waiting", Acked: 1234567, Lag: &Lag{}},
 		},
 		Watermark: flusso.Watermark{Position: 1000000, Holders: []string{SlowSink}, Behind: 234567},
 	}
