@@ -2,7 +2,9 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,22 +17,12 @@ import (
 // checkGroup refuses a group with members of the other mode. In takeover mode
 // it returns the member id that holds our instance id, or "".
 func checkGroup(ctx context.Context, cl *kgo.Client, cfg *Config) (holder string, err error) {
-	op := "describe group " + cfg.Group
-	req := kmsg.NewPtrDescribeGroupsRequest()
-	req.Groups = []string{cfg.Group}
-	resp, err := req.RequestWith(ctx, cl)
+	groups, err := describeGroup(ctx, cl, cfg.Group)
 	if err != nil {
-		return "", kafkaerr.Wrap(op, err)
+		return "", kafkaerr.Wrap("describe group "+cfg.Group, err)
 	}
 	mixed := &MixedModeError{Group: cfg.Group, Mode: cfg.Mode}
-	for _, g := range resp.Groups {
-		switch err := kerr.ErrorForCode(g.ErrorCode); err {
-		case nil:
-		case kerr.GroupIDNotFound: // brokers differ: an unknown group is this, or dead
-			continue
-		default:
-			return "", kafkaerr.Wrap(op, err)
-		}
+	for _, g := range groups {
 		for _, m := range g.Members {
 			static := m.InstanceID != nil
 			if static != (cfg.Mode == Takeover) || static && *m.InstanceID != cfg.Group {
@@ -46,6 +38,42 @@ func checkGroup(ctx context.Context, cl *kgo.Client, cfg *Config) (holder string
 		return "", mixed
 	}
 	return holder, nil
+}
+
+// describeGroup repeats what passes: the client does not, since the answer is a
+// code of the group. A cluster's first group waits for the offsets topic, and
+// any while its coordinator moves.
+func describeGroup(ctx context.Context, cl *kgo.Client, group string) ([]kmsg.DescribeGroupsResponseGroup, error) {
+	const every = 50 * time.Millisecond
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Groups = []string{group}
+	for {
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return nil, err
+		}
+		err = nil
+		for _, g := range resp.Groups {
+			if code := kerr.ErrorForCode(g.ErrorCode); code != nil {
+				err = code
+			}
+		}
+		switch {
+		case err == nil:
+			return resp.Groups, nil
+		case errors.Is(err, kerr.GroupIDNotFound): // brokers differ: an unknown group is this, or dead
+			return nil, nil
+		case kafkaerr.Classify(err) != kafkaerr.Retriable:
+			return nil, err
+		}
+		t := time.NewTimer(every)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
 }
 
 // checkTopic compares the topic's identity with the one expected.
