@@ -40,22 +40,18 @@ func checkGroup(ctx context.Context, cl *kgo.Client, cfg *Config) (holder string
 	return holder, nil
 }
 
-// describeGroup repeats what passes: the client does not, since the answer is a
-// code of the group. A cluster's first group waits for the offsets topic, and
-// any while its coordinator moves.
+// describeGroup repeats what passes for longer than the client does: a
+// cluster's first group waits for the offsets topic, and any while its
+// coordinator moves.
 func describeGroup(ctx context.Context, cl *kgo.Client, group string) ([]kmsg.DescribeGroupsResponseGroup, error) {
 	const every = 50 * time.Millisecond
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{group}
 	for {
 		resp, err := req.RequestWith(ctx, cl)
-		if err != nil {
-			return nil, err
-		}
-		err = nil
-		for _, g := range resp.Groups {
-			if code := kerr.ErrorForCode(g.ErrorCode); code != nil {
-				err = code
+		if err == nil {
+			for _, g := range resp.Groups {
+				err = errors.Join(err, kerr.ErrorForCode(g.ErrorCode))
 			}
 		}
 		switch {
