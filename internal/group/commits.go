@@ -83,6 +83,7 @@ func (c *Consumer[T, M]) commitOnce(ctx context.Context) error {
 
 	commit := c.reader.Commit(floor, mark, above)
 	err := c.send(ctx, m, commit)
+	defer c.leaveSealed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && c.owns(m, epoch) {

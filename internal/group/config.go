@@ -80,6 +80,9 @@ type Hooks struct {
 	Committed func(floor flusso.Offset, d time.Duration) // a commit is durable
 	Refused   func(err error)                            // a commit was not made, or its outcome is unknown
 	Ended     func(err error)                            // the consumer delivers nothing more
+	Received  func()                                     // an item was handed out, redeliveries included
+	Acked     func()                                     // an item was acked, for the first time
+	Nacked    func()                                     // an item was returned
 }
 
 func (c *Config) prepare() {
@@ -105,6 +108,7 @@ type Committed struct {
 	Offset      flusso.Offset // NoOffset unless Found
 	LeaderEpoch int32         // -1 when unknown
 	Metadata    string
+	TopicID     [16]byte // identity of the topic when the member joined
 }
 
 // Commit is an offset to commit with its metadata.
@@ -146,8 +150,7 @@ type Reader[T, M any] interface {
 	Commit(floor flusso.Offset, mark M, above []M) Commit
 	// Broken turns what ended the reading at an offset (out of range,
 	// truncated, topic recreated or deleted) into the error that the consumer
-	// returns from then on. mark belongs to the newest item that was read, or
-	// to the floor.
+	// returns from then on. mark belongs to the floor.
 	Broken(ctx context.Context, next flusso.Offset, mark M, err error) error
 }
 

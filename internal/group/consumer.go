@@ -50,16 +50,17 @@ type Consumer[T, M any] struct {
 	attached bool
 	read     func(*kgo.Record, func(Item[T, M])) (int64, error)
 	next     flusso.Offset // first offset not read yet
-	newest   M             // mark of the newest item read, or of the floor
 	pending  int64         // size of the item that is not whole yet
 
+	sealed  error         // what comes behind the items read so far: nothing more can be
+	told    bool          // Receive has returned sealed
 	acks    uint64        // acks recorded in this attach that a commit can make durable
 	durable uint64        // how many of them are
 	floor   flusso.Offset // committed, as far as we know
 	highest flusso.Offset // highest offset that we know of or tried to commit: more is somebody else's
 	lost    error         // acks that ended with their attach, for the next Flush
 	gone    error         // what ended the last attach
-	told    uint64        // the epoch whose attach found an owed floor committed
+	settled uint64        // the epoch whose attach found an owed floor committed
 	owed    flusso.Offset // the floor whose commit is unknown until the next attach, NoOffset for none
 	failing int           // attaches that ended without a commit
 }
@@ -153,7 +154,8 @@ func (c *Consumer[T, M]) broken(ctx context.Context, err error) error {
 	switch kafkaerr.Classify(err) {
 	case kafkaerr.Gap, kafkaerr.Recreated, kafkaerr.Missing:
 		c.mu.Lock()
-		next, mark := c.next, c.newest
+		next := c.next
+		_, mark := c.ledger.Floor()
 		c.mu.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, brokenTimeout)
 		defer cancel()
@@ -297,7 +299,7 @@ func (c *Consumer[T, M]) failLocked(cause error) {
 	c.ledger.End(cause)
 	close(c.done)
 	c.notify()
-	if f := c.cfg.Hooks.Ended; f != nil {
+	if f := c.cfg.Hooks.Ended; f != nil && !c.told {
 		f(cause)
 	}
 }
@@ -322,7 +324,7 @@ func (c *Consumer[T, M]) pollAll(m *member) {
 	for {
 		c.mu.Lock()
 		waiting := c.ledger.Waiting()
-		full := waiting > 0 && waiting+c.pending >= c.cfg.Budget
+		full := waiting > 0 && waiting+c.pending >= c.cfg.Budget || c.sealed != nil
 		c.mu.Unlock()
 		select {
 		case <-m.ended:
@@ -365,8 +367,16 @@ func (c *Consumer[T, M]) take(m *member, fs kgo.Fetches) {
 	for it := fs.RecordIter(); !it.Done() && err == nil; {
 		err = c.file(m, epoch, read, it.Next())
 	}
-	if err != nil {
-		m.end(err)
+	if err == nil {
+		return
+	}
+	// What was read before is good: it is delivered and can be acked, and only
+	// then comes the error.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owns(m, epoch) {
+		c.sealed = err
+		c.notify()
 	}
 }
 
@@ -378,7 +388,6 @@ func (c *Consumer[T, M]) file(m *member, epoch uint64, read func(*kgo.Record, fu
 		if !c.owns(m, epoch) {
 			return
 		}
-		c.newest = it.Mark
 		if it.Acked {
 			c.ledger.AddAcked(it.Item, it.Mark, it.End)
 			return
@@ -449,12 +458,12 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 	c.epoch++
 	c.attached = true
 	c.ledger.Attach(start.Floor, start.Mark, again(errRebalance))
-	c.read, c.next, c.newest, c.pending = start.Read, start.Offset, start.Mark, 0
+	c.read, c.next, c.pending, c.sealed = start.Read, start.Offset, 0, nil
 	c.acks, c.durable = 0, 0
 	if c.owed > committed.Offset {
 		c.lost = c.notCommitted()
 	} else if c.owed >= 0 {
-		c.told = c.epoch
+		c.settled = c.epoch
 	}
 	c.owed = flusso.NoOffset
 	c.floor, c.highest = committed.Offset, max(c.highest, committed.Offset)
@@ -522,9 +531,10 @@ func (c *Consumer[T, M]) Receive(ctx context.Context) (flusso.Delivery[T], error
 func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], error) {
 	for {
 		c.mu.Lock()
-		if c.err != nil {
-			defer c.mu.Unlock()
-			return nil, c.err
+		if err := c.over(); err != nil {
+			c.mu.Unlock()
+			c.leaveSealed()
+			return nil, err
 		}
 		if c.ledger.Ready() {
 			d := &Delivery[T, M]{c: c}
@@ -534,6 +544,9 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 			if full {
 				signal(c.room)
 			}
+			if f := c.cfg.Hooks.Received; f != nil {
+				f()
+			}
 			return d, nil
 		}
 		c.mu.Unlock()
@@ -542,6 +555,34 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+}
+
+// over returns what Receive returns from now on, nil while it may deliver.
+// Called with mu.
+func (c *Consumer[T, M]) over() error {
+	if c.err != nil || c.sealed == nil || c.ledger.Ready() && !c.told {
+		return c.err
+	}
+	if !c.told {
+		c.told = true
+		if f := c.cfg.Hooks.Ended; f != nil {
+			f(c.sealed)
+		}
+	}
+	return c.sealed
+}
+
+// leaveSealed ends a consumer that has said why it delivers nothing more, as
+// soon as what it delivered is acked durably: an operator can only move the
+// offsets of a group without members.
+func (c *Consumer[T, M]) leaveSealed() {
+	c.mu.Lock()
+	m, sealed := c.member, c.sealed
+	idle := c.err == nil && sealed != nil && c.told && c.attached && c.durable >= c.acks && c.ledger.Outstanding() == 0
+	c.mu.Unlock()
+	if idle {
+		m.end(sealed)
 	}
 }
 
@@ -561,6 +602,9 @@ func (c *Consumer[T, M]) CaughtUp(ctx context.Context) (bool, error) {
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return false, c.err
+	}
+	if c.sealed != nil && !c.ledger.Ready() {
+		return false, c.sealed
 	}
 	return c.attached && !c.ledger.Ready() && c.pending == 0 && c.next >= high, nil
 }
@@ -586,7 +630,7 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 			return nil
 		case c.epoch != epoch && !open:
 			return nil
-		case c.epoch != epoch && c.told == epoch+2: // one for the end, one for the next begin
+		case c.epoch != epoch && c.settled == epoch+2: // one for the end, one for the next begin
 			return nil // ... and the commit whose reply was lost had been made
 		case c.epoch != epoch:
 			return c.notCommitted() // another Flush took the loss

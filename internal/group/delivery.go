@@ -36,9 +36,15 @@ func (d *Delivery[T, M]) Ack(context.Context) error {
 	if err != nil {
 		return c.refused("ack", err)
 	}
-	if before == ledger.Outstanding && (moved || c.keepAcked) {
+	if before != ledger.Outstanding {
+		return nil
+	}
+	if moved || c.keepAcked {
 		c.acks++
 		signal(c.dirty)
+	}
+	if f := c.cfg.Hooks.Acked; f != nil {
+		f()
 	}
 	return nil
 }
@@ -55,6 +61,9 @@ func (d *Delivery[T, M]) Nack(context.Context) error {
 		return c.refused("nack", err)
 	}
 	signal(c.ready)
+	if f := c.cfg.Hooks.Nacked; f != nil {
+		f()
+	}
 	return nil
 }
 

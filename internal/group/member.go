@@ -201,6 +201,7 @@ func (m *member) adjust(ctx context.Context, all map[string]map[int32]kgo.Offset
 		m.end(kafkaerr.Wrap(op, ferr))
 		return none, nil
 	}
+	committed.TopicID = m.topicID
 	memberID, generation := m.cl.GroupMetadata()
 	m.mu.Lock()
 	m.identity = Identity{MemberID: memberID, Generation: generation, Instance: m.cfg.instance()}

@@ -50,7 +50,7 @@ func (c *Consumer[T, M]) prepare(deliveries []*Delivery[T, M]) (*Pending[T, M], 
 	handles := make([]*handle, len(deliveries))
 	for i, d := range deliveries {
 		if d.c != c {
-			return nil, &flusso.InvalidError{What: "ack", Reason: "the delivery is of another consumer"}
+			return nil, d.c.foreign()
 		}
 		handles[i] = &d.h
 	}
@@ -62,6 +62,16 @@ func (c *Consumer[T, M]) prepare(deliveries []*Delivery[T, M]) (*Pending[T, M], 
 	p.Commit = c.reader.Commit(floor, mark, above)
 	c.highest = max(c.highest, p.Offset)
 	return p, nil
+}
+
+// foreign is why a delivery of this consumer can't be acked by another.
+func (c *Consumer[T, M]) foreign() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.endCause(); err != nil {
+		return c.refused("ack", err)
+	}
+	return &flusso.InvalidError{What: "ack", Reason: "the delivery is of another consumer"}
 }
 
 // Identity returns who the transaction's commit must name: that of the attach
