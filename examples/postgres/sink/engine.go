@@ -268,6 +268,8 @@ func apply(ctx context.Context, cfg *Config, received <-chan flusso.Delivery[flu
 				}
 			}
 		}
+		// What is said here and comes again was not acked before the end.
+		cfg.Logger.Debug("applied", "sink", cfg.Sink, "items", len(batch))
 		for _, d := range batch {
 			if err := d.Ack(ctx); err != nil {
 				return fmt.Errorf("ack: %w", err)
