@@ -289,7 +289,7 @@ func (s *Store) offsetFetch(ctx context.Context, node int32, wants []want, ids m
 		t.Topic, t.TopicID, t.Partitions = w.lane.Topic(), ids[w.lane].id, []int32{0}
 		req.Groups[i].Topics = append(req.Groups[i].Topics, t)
 	}
-	kresp, err := s.cl.Broker(int(node)).RetriableRequest(ctx, req)
+	kresp, err := s.cl.Broker(int(node)).Request(ctx, req)
 	if err != nil {
 		for _, w := range wants {
 			out[w] = failed(w, err)

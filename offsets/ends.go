@@ -155,7 +155,7 @@ func (s *Store) listOffsets(ctx context.Context, leader int32, ps []place, times
 		t.Partitions = append(t.Partitions, tp)
 		req.Topics = append(req.Topics, t)
 	}
-	kresp, err := s.cl.Broker(int(leader)).RetriableRequest(ctx, req)
+	kresp, err := s.cl.Broker(int(leader)).Request(ctx, req)
 	if err != nil {
 		return nil, kafkaerr.Wrap("list offsets of lanes", err)
 	}

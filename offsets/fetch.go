@@ -54,7 +54,7 @@ func (s *Store) fetch(ctx context.Context, leader int32, qs []*search) []piece {
 		req.Topics = append(req.Topics, t)
 	}
 	out := make([]piece, len(qs))
-	kresp, err := s.cl.Broker(int(leader)).RetriableRequest(ctx, req)
+	kresp, err := s.cl.Broker(int(leader)).Request(ctx, req)
 	if err == nil {
 		err = kerr.ErrorForCode(kresp.(*kmsg.FetchResponse).ErrorCode)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,6 +104,10 @@ func newIdentity(t *kmsg.MetadataResponseTopic, now time.Time) identity {
 	return identity{id: t.TopicID, leader: p.Leader, epoch: p.LeaderEpoch, at: now}
 }
 
+// unknownBroker is kgo's text for a broker number that it learnt from one answer
+// and does not find in the next.
+const unknownBroker = "unknown broker"
+
 // stale reports whether an answer says that leader or topic ID may have
 // changed, or that the broker wants to be asked again.
 func stale(err error) bool {
@@ -110,7 +115,8 @@ func stale(err error) bool {
 	case kafkaerr.Retriable, kafkaerr.Recreated, kafkaerr.Missing, kafkaerr.Unreachable:
 		return true
 	default:
-		return errors.Is(err, kerr.FencedLeaderEpoch) || errors.Is(err, kerr.UnknownLeaderEpoch)
+		return err != nil && (errors.Is(err, kerr.FencedLeaderEpoch) || errors.Is(err, kerr.UnknownLeaderEpoch) ||
+			strings.Contains(err.Error(), unknownBroker))
 	}
 }
 

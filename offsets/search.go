@@ -262,7 +262,7 @@ func (q *search) restart(id identity) {
 // the bounds allow. What is in an index costs nothing. Each search ends with
 // found or err; the error is for the case that ctx ended or no broker answers.
 func (s *Store) run(ctx context.Context, age time.Duration, qs ...*search) error {
-	for n := 0; ; n++ {
+	for {
 		pending := slices.DeleteFunc(slices.Clone(qs), func(q *search) bool { return q.done })
 		if len(pending) == 0 {
 			return nil

@@ -65,13 +65,16 @@ func (s *Store) Index(lane topics.Lane) *Index {
 	return x
 }
 
-// attempts bounds how often a broker is asked again after an answer that says
-// "not here" or "not now"; kgo's own retries of broken connections come on top.
-const attempts = 5
+// attempts bounds how often a question is asked again after an answer that
+// says "not here" or "not now", or a broken connection: for about two seconds,
+// each time after a new look at who answers it. Requests to a broker by number
+// go without kgo's own retries, which stay with that broker for much longer,
+// whoever leads by then.
+const attempts = 8
 
-// backoff waits before attempt n, n ≥ 1: 20 ms, doubling.
+// backoff waits before attempt n, n ≥ 1: 20 ms, doubling, at most a second.
 func backoff(ctx context.Context, n int) error {
-	timer := time.NewTimer(10 * time.Millisecond << n)
+	timer := time.NewTimer(min(10*time.Millisecond<<n, time.Second))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
