@@ -48,6 +48,7 @@ type pipeline struct {
 	running map[string]func() error
 	slot    string
 	wrap    func(flusso.Stream) flusso.Stream
+	moves   map[string]bool
 }
 
 type log struct {

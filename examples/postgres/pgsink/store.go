@@ -322,6 +322,10 @@ func Read(ctx context.Context, target, schema string, f func(index, id string, d
 	}()
 	s := &Store{schema: schema}
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var there bool
+		if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.name(indexesTable)).Scan(&there); err != nil || !there {
+			return err // the sink was never here
+		}
 		rows, err := tx.Query(ctx, "SELECT index, name FROM "+s.name(indexesTable)+" ORDER BY index")
 		if err != nil {
 			return fmt.Errorf("read the target: %w", err)
@@ -332,10 +336,6 @@ func Read(ctx context.Context, target, schema string, f func(index, id string, d
 			indexes = append(indexes, [2]string{index, name})
 			return nil
 		}); err != nil {
-			var pg *pgconn.PgError
-			if errors.As(err, &pg) && pg.Code == "42P01" {
-				return nil // the sink was never here
-			}
 			return fmt.Errorf("read the target: %w", err)
 		}
 		for _, ix := range indexes {

@@ -86,14 +86,14 @@ func compareUntil(ctx context.Context, wait time.Duration, source string, read f
 			return nil, fmt.Errorf("read the source: %w", err)
 		}
 		b, err := compare.Read(func(f func(string, string, []byte) error) error { return read(ctx, f) })
-		if err != nil {
+		if err != nil && time.Now().After(deadline) {
 			return nil, fmt.Errorf("read the sink: %w", err)
 		}
 		result := compare.Diff(a, b)
-		if result.Same() || time.Now().After(deadline) {
+		if err == nil && result.Same() || time.Now().After(deadline) {
 			return result, nil
 		}
-		log.Debug("they differ still", "equal", result.Equal())
+		log.Debug("they differ still", "equal", result.Equal(), "error", err)
 		select {
 		case <-time.After(every):
 		case <-ctx.Done():

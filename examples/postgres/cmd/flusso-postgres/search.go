@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,8 +27,8 @@ type answer struct {
 }
 
 // serve answers queries while the sink holds its index. stop ends it.
-func serve(address string, store *blevesink.Store, log *slog.Logger) (stop func(), err error) {
-	l, err := net.Listen("tcp", address)
+func serve(ctx context.Context, address string, store *blevesink.Store, log *slog.Logger) (stop func(), err error) {
+	l, err := listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
@@ -52,6 +53,10 @@ func serve(address string, store *blevesink.Store, log *slog.Logger) (stop func(
 		err := store.Each(r.Context(), func(index, id string, document []byte) error {
 			return e.Encode(blevesink.Hit{Index: index, ID: id, Document: document})
 		})
+		if errors.Is(err, blevesink.ErrNotOpen) {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 		if err != nil {
 			log.Warn("listing the documents", "error", err)
 			panic(http.ErrAbortHandler) // the only way to tell the reader that it is not all
@@ -70,6 +75,25 @@ func serve(address string, store *blevesink.Store, log *slog.Logger) (stop func(
 		_ = server.Close()
 		<-done
 	}, nil
+}
+
+// listen waits a little for a predecessor that was killed a moment ago.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	const patience, every = 5 * time.Second, 100 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var config net.ListenConfig
+	for {
+		l, err := config.Listen(ctx, "tcp", address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // encoder writes documents as they are, so that compare sees the same bytes.

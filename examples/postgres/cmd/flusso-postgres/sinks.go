@@ -88,7 +88,7 @@ func newSinkBleve(s streams, logger logging) *cobra.Command {
 			}
 			store := blevesink.New(dir, log)
 			if listen != "" {
-				stop, err := serve(listen, store, log)
+				stop, err := serve(cmd.Context(), listen, store, log)
 				if err != nil {
 					return err
 				}
