@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -14,7 +15,7 @@ import (
 // TestFailover: one store answers on, and the same, while leaders and
 // coordinators move and brokers go.
 func TestFailover(t *testing.T) {
-	c := newCluster(t, kfake.NumBrokers(4))
+	c := kfaketest.NewTCP(t, kfake.NumBrokers(4)) // in memory a missing listener is no network error
 	s := newScribe(t, c, "audit")
 	s.segment(true, live(1, 2), live(2, 0), snapshot(3))
 	s.segment(false, live(3, 2))
