@@ -14,8 +14,10 @@ import (
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 	"go.uber.org/goleak"
 )
@@ -27,25 +29,51 @@ const lease = "orders.writer"
 // world is a cluster with the topics a and b.
 type world struct {
 	*kfaketest.Cluster
-	version int // of transactions: 1 adds partitions and groups by requests of their own
+	version int // of transactions
 }
+
+// The worlds. Up to version 1 of transactions a client adds partitions and
+// groups to a transaction by requests of their own; a broker of Kafka 4 that
+// was upgraded from older ones may still be there.
+const (
+	kafka3        = 0 // Kafka 3.9
+	transactions1 = 1 // Kafka 4 with transaction version 1
+	transactions2 = 2
+)
 
 func newWorld(t *testing.T, version int) world {
 	t.Helper()
 	var opts []kfake.Opt
-	if version == 1 {
+	if version == kafka3 {
 		opts = append(opts, kfake.MaxVersions(kversion.V3_9_0()))
 	}
 	c := kfaketest.New(t, opts...)
+	if version == transactions1 {
+		req := kmsg.NewPtrUpdateFeaturesRequest()
+		f := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+		f.Feature, f.MaxVersionLevel, f.UpgradeType, f.AllowDowngrade = "transaction.version", 1, 2, true
+		req.FeatureUpdates = append(req.FeatureUpdates, f)
+		resp, err := req.RequestWith(t.Context(), c.Client(t))
+		if err == nil {
+			err = kerr.ErrorForCode(resp.ErrorCode)
+		}
+		if err != nil {
+			t.Fatalf("downgrade: %v", err)
+		}
+	}
 	c.CreateTopic(t, "a")
 	c.CreateTopic(t, "b")
 	return world{c, version}
 }
 
-// bubble runs a test inside bubbles, for both versions of transactions.
-func bubble(t *testing.T, test func(t *testing.T, w world)) {
+// bubble runs a test inside bubbles, for both versions of transactions, or for
+// the given ones.
+func bubble(t *testing.T, test func(t *testing.T, w world), versions ...int) {
 	t.Helper()
-	for version := 1; version <= 2; version++ {
+	if len(versions) == 0 {
+		versions = []int{transactions1, transactions2}
+	}
+	for _, version := range versions {
 		t.Run(fmt.Sprint("transactions", version), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, version)) })
 		})

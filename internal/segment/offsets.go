@@ -95,9 +95,7 @@ func (s *Session) commitOffsets(ctx context.Context, g *segment, o *GroupOffsets
 			return nil, kafkaerr.Wrap(op, code)
 		}
 		delete(s.groups.coordinator, o.Group)
-		select {
-		case <-time.After(groupBackoff): // and a commit must name the member as it is then
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return nil, s.late(ctx, g)
 		}
 	}
@@ -170,8 +168,25 @@ func (s *Session) coordinator(ctx context.Context, cl *kgo.Client, group string)
 	if node, known := s.groups.coordinator[group]; known {
 		return node, nil, nil
 	}
+	node, code, err = findCoordinator(ctx, cl, groupCoordinator, group)
+	if code == nil && err == nil {
+		if s.groups.coordinator == nil {
+			s.groups.coordinator = make(map[string]int32)
+		}
+		s.groups.coordinator[group] = node
+	}
+	return node, code, err
+}
+
+// The types of FindCoordinator.
+const (
+	groupCoordinator       int8 = 0
+	transactionCoordinator int8 = 1
+)
+
+func findCoordinator(ctx context.Context, cl *kgo.Client, kind int8, key string) (node int32, code, err error) {
 	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorKey, req.CoordinatorKeys = group, []string{group}
+	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = kind, key, []string{key}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
 		return 0, nil, err
@@ -182,12 +197,6 @@ func (s *Session) coordinator(ctx context.Context, cl *kgo.Client, group string)
 	}
 	if errors.Is(code, kerr.CoordinatorNotAvailable) {
 		code = kerr.NotCoordinator // a look-up that found nobody changed nothing
-	}
-	if code == nil {
-		if s.groups.coordinator == nil {
-			s.groups.coordinator = make(map[string]int32)
-		}
-		s.groups.coordinator[group] = node
 	}
 	return node, code, nil
 }
@@ -255,16 +264,45 @@ func (s *Session) leave(g *segment) error {
 	if _, epoch, err := g.client.ProducerID(ctx); err != nil || epoch != g.epoch {
 		return kafkaerr.Wrap(op, err) // kgo has ended it
 	}
-	req := kmsg.NewPtrEndTxnRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = s.cfg.id(g.turn), g.producer, g.epoch
-	resp, err := req.RequestWith(ctx, g.client)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
+	code, err := s.endUnseen(ctx, g)
+	for err == nil && isOneOf(code, elsewhere) && pause(ctx) {
+		code, err = s.endUnseen(ctx, g)
 	}
-	if errors.Is(err, kerr.InvalidTxnState) {
+	if errors.Is(code, kerr.InvalidTxnState) {
 		return nil // nothing had begun
 	}
-	return kafkaerr.Wrap(op, err)
+	return kafkaerr.Wrap(op, errors.Join(err, code))
+}
+
+// endUnseen aborts a transaction that kgo has not seen begin, by the rules of
+// version 1: from EndTxn 5 on the producer epoch would change, behind kgo's back.
+func (s *Session) endUnseen(ctx context.Context, g *segment) (code, err error) {
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = s.cfg.id(g.turn), g.producer, g.epoch
+	node, code, err := findCoordinator(ctx, g.client, transactionCoordinator, req.TransactionalID)
+	if code != nil || err != nil {
+		return code, err
+	}
+	kresp, err := g.client.Broker(int(node)).RetriableRequest(ctx, &cappedEndTxn{req})
+	if err != nil {
+		return nil, err
+	}
+	return kerr.ErrorForCode(kresp.(*kmsg.EndTxnResponse).ErrorCode), nil
+}
+
+// cappedEndTxn is an EndTxn by the rules of transaction version 1.
+type cappedEndTxn struct{ *kmsg.EndTxnRequest }
+
+func (c *cappedEndTxn) MaxVersion() int16 { return 4 }
+
+// pause waits before the next try; false when ctx has ended.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(groupBackoff):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (g *segment) offsetsTopic() string {

@@ -96,7 +96,7 @@ func TestD2_OffsetWithMarker(t *testing.T) {
 		if got, want := w.read(t, "a"), "marker 2"; got != want {
 			t.Errorf("read %q, want %q", got, want)
 		}
-	})
+	}, kafka3, transactions1, transactions2)
 }
 
 // TestD2_Refused checks that an offset that its group refuses keeps its marker
@@ -156,7 +156,7 @@ func TestD2_Refused(t *testing.T) {
 					if got := w.read(t, "a"); got != expect {
 						t.Errorf("read %q, want %q", got, expect)
 					}
-				})
+				}, kafka3, transactions1, transactions2)
 			})
 		}
 	}
