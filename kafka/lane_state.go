@@ -13,21 +13,20 @@ import (
 type admission struct {
 	newest flusso.Position // newest live position of the lane in this incarnation
 	more   bool            // that position announced more
-	own    bool            // this session has published a live batch to the lane
 }
 
-// admit says whether a live batch is published or dropped as a replay [B9],
-// or why it may be neither [B10].
-func (a admission) admit(sink string, b *flusso.Batch) (next admission, publish bool, err error) {
-	follows := b.Position > a.newest && !a.more || b.Position == a.newest && a.more
-	switch {
-	case follows:
-		return admission{newest: b.Position, more: b.More, own: true}, true, nil
-	case !a.own && (b.Position < a.newest || b.Position == a.newest && !a.more):
-		// The engine replays from the watermark and the lane has it already.
-		return a, false, nil
+// holds reports whether a lane that was found like this has the whole of a
+// position: publishing it again is a replay and is dropped [B9].
+func (a admission) holds(at flusso.Position) bool {
+	return at < a.newest || at == a.newest && !a.more
+}
+
+// next takes a live batch in, or says why it may not come next [B10].
+func (a admission) next(sink string, b *flusso.Batch) (admission, error) {
+	if b.Position > a.newest && !a.more || b.Position == a.newest && a.more {
+		return admission{newest: b.Position, more: b.More}, nil
 	}
-	return a, false, &flusso.PositionError{Sink: sink, Last: a.newest, LastMore: a.more, Got: b.Position}
+	return a, &flusso.PositionError{Sink: sink, Last: a.newest, LastMore: a.more, Got: b.Position}
 }
 
 // laneTail is what the header of a lane's next item is counted from. The

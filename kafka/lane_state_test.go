@@ -14,7 +14,7 @@ import (
 type step struct {
 	at      flusso.Position
 	more    bool
-	publish bool
+	dropped bool
 	fails   bool
 }
 
@@ -25,32 +25,41 @@ func TestAdmission(t *testing.T) {
 		steps []step
 	}{
 		{"B10 positions strictly increase", admission{}, []step{
-			{at: 5, publish: true}, {at: 5, fails: true}, {at: 4, fails: true}, {at: 6, publish: true},
+			{at: 5}, {at: 5, fails: true}, {at: 4, fails: true}, {at: 6},
 		}},
 		{"B10 equal only behind more, and then required", admission{}, []step{
-			{at: 5, more: true, publish: true}, {at: 6, fails: true}, {at: 4, fails: true},
-			{at: 5, more: true, publish: true}, {at: 5, publish: true}, {at: 5, fails: true}, {at: 6, publish: true},
+			{at: 5, more: true}, {at: 6, fails: true}, {at: 4, fails: true},
+			{at: 5, more: true}, {at: 5}, {at: 5, fails: true}, {at: 6},
 		}},
 		{"B9 replays are dropped until the lane goes on", admission{newest: 10}, []step{
-			{at: 8}, {at: 10}, {at: 9}, {at: 11, publish: true}, {at: 11, fails: true}, {at: 10, fails: true},
+			{at: 8, dropped: true}, {at: 10, dropped: true}, {at: 9, dropped: true}, {at: 11}, {at: 11, fails: true}, {at: 10, fails: true},
 		}},
 		{"B9 a replayed large transaction is dropped whole", admission{newest: 10}, []step{
-			{at: 10, more: true}, {at: 10, more: true}, {at: 10}, {at: 12, publish: true},
+			{at: 10, more: true, dropped: true}, {at: 10, more: true, dropped: true}, {at: 10, dropped: true}, {at: 12},
 		}},
 		{"B9 behind an unfinished more the position is published again", admission{newest: 10, more: true}, []step{
-			{at: 9}, {at: 11, fails: true}, {at: 10, more: true, publish: true}, {at: 10, publish: true}, {at: 11, publish: true},
+			{at: 9, dropped: true}, {at: 11, fails: true}, {at: 10, more: true}, {at: 10}, {at: 11},
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := tt.start
+			a, found := tt.start, tt.start
 			for i, s := range tt.steps {
-				next, publish, err := a.admit("audit", &flusso.Batch{Position: s.at, More: s.more})
-				if (err != nil) != s.fails || publish != s.publish {
-					t.Fatalf("step %d (%+v): got publish %t, error %v", i, s, publish, err)
+				b := &flusso.Batch{Position: s.at, More: s.more}
+				if held := found.holds(s.at); held != s.dropped {
+					t.Fatalf("step %d (%+v): got dropped %t", i, s, held)
+				} else if held {
+					continue
+				}
+				next, err := a.next("audit", b)
+				if (err != nil) != s.fails {
+					t.Fatalf("step %d (%+v): got error %v", i, s, err)
 				}
 				if wrong := (*flusso.PositionError)(nil); err != nil && !errors.As(err, &wrong) {
 					t.Fatalf("step %d: got %v, want a *flusso.PositionError", i, err)
+				}
+				if err == nil {
+					found = admission{}
 				}
 				a = next
 			}

@@ -2,7 +2,7 @@ package kafka
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 
 	flusso "github.com/flusso/flusso-kafka"
 )
@@ -13,9 +13,8 @@ type producer[T any] struct {
 	session *session
 	wrap    func(T) flusso.Commit
 
-	mu     sync.Mutex
-	last   *flusso.Future // the newest accepted; futures resolve in order, so it is the last to resolve
-	closed bool
+	*submitter
+	closed atomic.Bool
 }
 
 var (
@@ -34,25 +33,16 @@ func (p *producer[T]) Publish(ctx context.Context, item T) (flusso.Receipt, erro
 
 // Submit implements [flusso.Producer].
 func (p *producer[T]) Submit(ctx context.Context, item T) (*flusso.Future, error) {
-	p.mu.Lock()
-	closed := p.closed
-	p.mu.Unlock()
-	if closed {
+	if p.closed.Load() {
 		return nil, flusso.ErrClosed
 	}
-	return p.session.submit(ctx, p.wrap(item), func(f *flusso.Future) {
-		p.mu.Lock()
-		p.last = f
-		p.mu.Unlock()
-	})
+	return p.session.submit(ctx, p.submitter, p.wrap(item))
 }
 
 // Close implements [flusso.Producer].
 func (p *producer[T]) Close(ctx context.Context) error {
-	p.mu.Lock()
-	p.closed = true
-	last := p.last
-	p.mu.Unlock()
+	p.closed.Store(true)
+	last := p.last.Load()
 	if last == nil {
 		return nil
 	}

@@ -17,6 +17,9 @@ type requestLane struct{ stream *Stream }
 // Producer implements [flusso.Lane].
 func (l *requestLane) Producer(context.Context) (flusso.Producer[flusso.Request], error) {
 	s := l.stream
+	if s.life.Err() != nil {
+		return nil, flusso.ErrClosed
+	}
 	p, err := requests.NewProducer(s.names.pipeline, s.names.sinks, s.clientOpts("requests"))
 	if err != nil {
 		return nil, err

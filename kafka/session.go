@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,7 +26,7 @@ const settleTimeout = 5 * time.Second
 // the first segment that was not committed, or its close. It is never revived.
 //
 // Two sides share the lanes' state. The submit side (admissions) belongs to
-// whoever holds turn; the encode side (laneWriter.tail) to the segment
+// whoever holds the turn; the encode side (laneWriter.tail) to the segment
 // session's goroutine, which forms segments in submit order.
 type session struct {
 	stream *Stream
@@ -40,6 +41,29 @@ type session struct {
 	mu      sync.Mutex
 	pending []func() // resolutions of futures that wait for the cause
 	over    bool     // settled
+}
+
+// submitter is a producer as its session knows it.
+type submitter struct {
+	// found is where the lanes were when the producer was asked for: what they
+	// held then its engine may replay. Belongs to the holder of the turn.
+	found map[string]admission
+	last  atomic.Pointer[flusso.Future] // the newest accepted: futures resolve in order
+}
+
+// newSubmitter notes where the lanes are.
+func (se *session) newSubmitter(ctx context.Context) (*submitter, error) {
+	select {
+	case se.turn <- struct{}{}:
+		defer func() { <-se.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	p := &submitter{found: make(map[string]admission, len(se.lanes))}
+	for sink, w := range se.lanes {
+		p.found[sink] = w.admission
+	}
+	return p, nil
 }
 
 // laneWriter is one lane's part of a session.
@@ -115,8 +139,7 @@ func (se *session) alive() bool {
 
 // submit publishes a commit to all the lanes it names or to none. It returns
 // once the commit is accepted; the future resolves in submit order.
-// accepted is called with it before any later commit can be accepted.
-func (se *session) submit(ctx context.Context, c flusso.Commit, accepted func(*flusso.Future)) (*flusso.Future, error) {
+func (se *session) submit(ctx context.Context, p *submitter, c flusso.Commit) (*flusso.Future, error) {
 	sizes, total, err := se.check(c)
 	if err != nil {
 		return nil, err
@@ -129,7 +152,7 @@ func (se *session) submit(ctx context.Context, c flusso.Commit, accepted func(*f
 	case <-se.settled:
 		return nil, se.cause
 	}
-	tried, publish, receipt, err := se.admit(c)
+	tried, publish, receipt, err := se.admit(c, p)
 	if err != nil {
 		return nil, err
 	}
@@ -141,13 +164,18 @@ func (se *session) submit(ctx context.Context, c flusso.Commit, accepted func(*f
 		},
 	}
 	var acks *requests.Pending
-	if len(c.Acks) > 0 {
+	if len(c.Acks) > 0 && len(c.Items) > 0 {
 		if acks, err = se.stream.prepareAcks(ctx, c.Acks); err != nil {
 			return nil, err
 		}
 		entry.Offsets = acks.Offsets
 	}
-	entry.Resolve = func(err error) { se.resolve(receipt, acks, resolve, err) }
+	entry.Resolve = func(err error) {
+		if err == nil && len(c.Items) == 0 {
+			err = ackAll(c.Acks)
+		}
+		se.resolve(receipt, acks, resolve, err)
+	}
 	if err := se.seg.Submit(ctx, entry); err != nil {
 		if acks != nil {
 			acks.Abandon()
@@ -156,18 +184,16 @@ func (se *session) submit(ctx context.Context, c flusso.Commit, accepted func(*f
 	}
 	for sink, a := range tried {
 		se.lanes[sink].admission = a
+		p.found[sink] = admission{} // from here on it must go forward
 	}
 	se.stream.metrics.dropped(receipt.Dropped)
-	accepted(future)
+	p.last.Store(future)
 	return future, nil
 }
 
 // check rejects what can be rejected without knowing the lanes' state, and
 // returns the size of each item and of all.
 func (se *session) check(c flusso.Commit) ([]uint64, int64, error) {
-	if len(c.Items) == 0 {
-		return nil, 0, &flusso.InvalidError{What: "commit", Reason: "no items"}
-	}
 	sizes := make([]uint64, len(c.Items))
 	var total int64
 	for i, r := range c.Items {
@@ -219,9 +245,19 @@ func largestRecord(item flusso.LaneItem) string {
 	return "record " + largest.Index + "/" + largest.ID
 }
 
+// ackAll acks requests whose items were published before: a commit of acks
+// alone has nothing that they could be made one step with.
+func ackAll(acks []flusso.Delivery[flusso.Request]) error {
+	var errs []error
+	for _, d := range acks {
+		errs = append(errs, d.Ack(context.Background())) // recording an ack waits for nothing
+	}
+	return errors.Join(errs...)
+}
+
 // admit tries the commit on copies of the lanes' admissions. publish says
 // which items go out.
-func (se *session) admit(c flusso.Commit) (tried map[string]admission, publish []bool, receipt flusso.Receipt, err error) {
+func (se *session) admit(c flusso.Commit, p *submitter) (tried map[string]admission, publish []bool, receipt flusso.Receipt, err error) {
 	tried = make(map[string]admission, len(se.lanes))
 	publish = make([]bool, len(c.Items))
 	for i, r := range c.Items {
@@ -231,19 +267,19 @@ func (se *session) admit(c flusso.Commit) (tried map[string]admission, publish [
 			receipt.Published++
 			continue
 		}
-		a, seen := tried[r.Sink]
-		if !seen {
+		if p.found[r.Sink].holds(b.Position) {
+			receipt.Dropped++
+			continue
+		}
+		a, began := tried[r.Sink]
+		if !began {
 			a = se.lanes[r.Sink].admission
 		}
-		if a, publish[i], err = a.admit(r.Sink, b); err != nil {
+		if tried[r.Sink], err = a.next(r.Sink, b); err != nil {
 			return nil, nil, flusso.Receipt{}, err
 		}
-		tried[r.Sink] = a
-		if publish[i] {
-			receipt.Published++
-		} else {
-			receipt.Dropped++
-		}
+		publish[i] = true
+		receipt.Published++
 	}
 	return tried, publish, receipt, nil
 }

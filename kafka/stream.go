@@ -151,7 +151,11 @@ func newProducer[T any](ctx context.Context, s *Stream, wrap func(T) flusso.Comm
 	if err != nil {
 		return nil, err
 	}
-	return &producer[T]{session: se, wrap: wrap}, nil
+	sub, err := se.newSubmitter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &producer[T]{session: se, wrap: wrap, submitter: sub}, nil
 }
 
 // segmentConfig configures the writer sessions.
@@ -186,6 +190,9 @@ func (l *lane) Producer(ctx context.Context) (flusso.Producer[flusso.LaneItem], 
 // Consumer implements [flusso.Lane].
 func (l *lane) Consumer(ctx context.Context) (flusso.Consumer[flusso.LaneItem], error) {
 	s := l.stream
+	if s.life.Err() != nil {
+		return nil, flusso.ErrClosed
+	}
 	c, err := attachLane(ctx, laneConsumerConfig{
 		lane: l.names, client: s.clientOpts("sink-" + l.names.Sink), lookup: s.client, store: s.store,
 		standby: s.cfg.Standby, budget: s.cfg.PrefetchBytes, log: s.log,
