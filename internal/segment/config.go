@@ -30,6 +30,10 @@ const (
 	DefaultTransactionTimeout = 10 * time.Second
 	DefaultFenceTimeout       = 10 * time.Second
 
+	// MinEntryBytes is what an entry costs at least: without it, entries that
+	// carry nothing but headers would gather without a limit.
+	MinEntryBytes = 256
+
 	// CommitTimeout bounds how long a commit may go unanswered before the
 	// session ends with an unknown outcome. kgo repeats a request that failed
 	// for up to 30 s.

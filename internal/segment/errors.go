@@ -55,7 +55,7 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("entry of lease %s rejected: %v", e.Lease, e.Cause)
 	}
 	if e.Outcome == Unknown {
-		return fmt.Sprintf("session of lease %s ended, the outcome of this commit is unknown: %v: open a new session to settle it", e.Lease, e.Cause)
+		return fmt.Sprintf("session of lease %s ended, the outcome of this commit is unknown until the lease is opened again: %v", e.Lease, e.Cause)
 	}
 	return fmt.Sprintf("session of lease %s ended, nothing of this was published: %v", e.Lease, e.Cause)
 }

@@ -15,7 +15,7 @@ import (
 // Entry is what is committed whole: part of one segment, with all its records.
 type Entry struct {
 	// Bytes counts towards the limits of segment and window: about what the
-	// records will hold.
+	// records will hold. An entry counts as at least [MinEntryBytes].
 	Bytes int
 	// Encode returns the records, with topic and partition. It is called once,
 	// in submit order, by the session, when the entry's segment is formed. An
@@ -110,6 +110,7 @@ func (s *Session) Submit(ctx context.Context, e Entry) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
+	e.Bytes = max(e.Bytes, MinEntryBytes)
 	s.mu.Lock()
 	if s.end == nil && !s.closing && s.accepted == s.resolved && len(s.waiters) == 0 && time.Since(s.active) > MaxIdle {
 		s.endLocked(Rejected, ErrIdle)

@@ -103,7 +103,7 @@ func sized(e segment.Entry, bytes int) segment.Entry {
 // goes alone, and that age closes a segment that gathers.
 func TestLimits(t *testing.T) {
 	bubble(t, func(t *testing.T, w world) {
-		s, l := w.open(t, func(c *segment.Config) { c.MaxBytes = 100 }), newLedger()
+		s, l := w.open(t, func(c *segment.Config) { c.MaxBytes = 100_000 }), newLedger()
 		hang := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang, Match: func(r kmsg.Request) bool {
 			return r.(*kmsg.EndTxnRequest).TransactionalID == lease+".0"
 		}})
@@ -112,13 +112,13 @@ func TestLimits(t *testing.T) {
 		defer see.Release()
 		submit(t, s, sized(entry(l, "first", "a"), 1))
 		<-hang.Hit()
-		submit(t, s, sized(entry(l, "x", "a"), 60))
-		submit(t, s, sized(entry(l, "y", "a"), 30))
+		submit(t, s, sized(entry(l, "x", "a"), 60_000))
+		submit(t, s, sized(entry(l, "y", "a"), 30_000))
 		synctest.Wait()
 		if n := produced.Load(); n != 1 {
 			t.Fatalf("%d produced while gathering, want 1", n)
 		}
-		submit(t, s, sized(entry(l, "large", "a"), 1000)) // closes x, y; goes alone as the third
+		submit(t, s, sized(entry(l, "large", "a"), 1_000_000)) // closes x, y; goes alone as the third
 		synctest.Wait()
 		if n := produced.Load(); n != 3 {
 			t.Fatalf("%d produced, want 3", n)
@@ -150,9 +150,9 @@ func TestLimits(t *testing.T) {
 // its context, and lets one larger entry in alone.
 func TestWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, w world) {
-		s, l := w.open(t, func(c *segment.Config) { c.MaxUnackedBytes = 100 }), newLedger()
+		s, l := w.open(t, func(c *segment.Config) { c.MaxUnackedBytes = 100_000 }), newLedger()
 		hang := w.Fault(t, kmsg.Produce, kfaketest.Fault{Mode: kfaketest.Hang})
-		submit(t, s, sized(entry(l, "larger", "a"), 500))
+		submit(t, s, sized(entry(l, "larger", "a"), 500_000))
 		<-hang.Hit()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -161,7 +161,7 @@ func TestWindow(t *testing.T) {
 		}
 		accepted := make(chan error, 3)
 		for _, e := range []segment.Entry{
-			sized(entry(l, "p", "a"), 90), sized(entry(l, "q", "a"), 20), sized(entry(l, "r", "a"), 10),
+			sized(entry(l, "p", "a"), 90_000), sized(entry(l, "q", "a"), 20_000), sized(entry(l, "r", "a"), 10_000),
 		} {
 			go func() { accepted <- s.Submit(t.Context(), e) }()
 			synctest.Wait()
@@ -318,10 +318,10 @@ func TestF1_CloseOnHungBroker(t *testing.T) {
 				if key == kmsg.AddPartitionsToTxn && w.version > 1 {
 					return // not sent
 				}
-				s, l := w.open(t, func(c *segment.Config) { c.MaxUnackedBytes = 100 }), newLedger()
+				s, l := w.open(t, func(c *segment.Config) { c.MaxUnackedBytes = 100_000 }), newLedger()
 				hang := w.Fault(t, key, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
-				submit(t, s, sized(entry(l, "flying", "a", "b"), 50))
-				submit(t, s, sized(entry(l, "queued", "a"), 50))
+				submit(t, s, sized(entry(l, "flying", "a", "b"), 50_000))
+				submit(t, s, sized(entry(l, "queued", "a"), 50_000))
 				<-hang.Hit()
 				blocked := make(chan error)
 				go func() { blocked <- s.Submit(t.Context(), entry(l, "blocked", "a")) }()
@@ -386,4 +386,98 @@ func TestEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReinitialized checks that a segment does not commit when the client
+// fetched a new producer epoch on the way: kgo does so in silence when the log
+// start has passed its last record, and what it had produced is aborted.
+func TestReinitialized(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		for i := range segment.IDs {
+			submit(t, s, entry(l, fmt.Sprint(i), "a"))
+			l.wait(i + 1)
+		}
+		if err := w.Kfake().DeleteRecords("a", 0, 5); err != nil {
+			t.Fatal(err)
+		}
+		f := w.Fault(t, kmsg.Produce, kfaketest.Fault{Code: kerr.InvalidProducerEpoch, After: true})
+		submit(t, s, entry(l, "again", "a")) // under the id of segment 0
+		<-s.Done()
+		// By the rules of version 1 the broker notices: nothing was added to a
+		// transaction of the new epoch.
+		if f.Hits() != 1 || w.version == transactions2 && !errors.Is(s.Err(), segment.ErrReinitialized) {
+			t.Errorf("%d hits, ended with %v", f.Hits(), s.Err())
+		}
+		synctest.Wait()
+		if got, want := l.String(), "0 1 2 3 again=rejected"; got != want {
+			t.Errorf("resolved %q, want %q", got, want)
+		}
+		next := w.open(t)
+		submit(t, next, entry(l, "next", "a"))
+		if err := next.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.read(t, "a"), "next"; !strings.HasSuffix(got, want) || strings.Contains(got, "again") {
+			t.Errorf("read %q", got)
+		}
+	})
+}
+
+// TestMinEntryBytes checks that entries without bytes fill the window as well.
+func TestMinEntryBytes(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t, func(c *segment.Config) { c.MaxUnackedBytes = 10 * segment.MinEntryBytes }), newLedger()
+		hang := w.Fault(t, kmsg.Produce, kfaketest.Fault{Mode: kfaketest.Hang})
+		for i := range 10 {
+			submit(t, s, sized(entry(l, fmt.Sprint(i), "a"), 0))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Submit(ctx, entry(l, "more", "a")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		hang.Release()
+	})
+}
+
+// TestUnavailable checks that a segment that is not acknowledged ends the
+// session within the transaction timeout, naming the partition.
+func TestUnavailable(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t), newLedger()
+		w.Fault(t, kmsg.Produce, kfaketest.Fault{Code: kerr.NotEnoughReplicas, Times: -1, ClientID: "writer"})
+		start := time.Now()
+		submit(t, s, entry(l, "1", "a"))
+		<-s.Done()
+		if took := time.Since(start); took > segment.DefaultTransactionTimeout {
+			t.Errorf("took %s", took)
+		}
+		if err := s.Err(); !strings.Contains(err.Error(), "topic a partition 0") || !errors.Is(err, flusso.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		if got, want := fmt.Sprint(outcome(l.wait(1)[0].err)), "=rejected"; got != want {
+			t.Errorf("resolved %q, want %q", got, want)
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	for name, cfg := range map[string]segment.Config{
+		"Lease":              {},
+		"MaxBytes":           {Lease: lease, MaxBytes: -1},
+		"MaxAge":             {Lease: lease, MaxAge: -1},
+		"MaxUnackedBytes":    {Lease: lease, MaxUnackedBytes: -1},
+		"TransactionTimeout": {Lease: lease, TransactionTimeout: time.Hour},
+		"FenceTimeout":       {Lease: lease, FenceTimeout: -1},
+		"BatchMaxBytes":      {Lease: lease, BatchMaxBytes: -1},
+	} {
+		if _, err := segment.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("bad %s: %v", name, err)
+		}
+	}
+	// What kgo refuses is an error too, and leaves nothing behind.
+	if _, err := segment.Open(t.Context(), segment.Config{Lease: lease, Opts: []kgo.Opt{kgo.SeedBrokers("")}}); err == nil {
+		t.Error("opened without brokers")
+	}
 }
