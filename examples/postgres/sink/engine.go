@@ -182,6 +182,7 @@ func attach(ctx context.Context, cfg *Config, lane flusso.Lane[flusso.LaneItem])
 			if err != nil {
 				return fmt.Errorf("receive: %w", err)
 			}
+			cfg.Logger.Debug("received", "sink", cfg.Sink)
 			select {
 			case received <- d:
 			case <-ctx.Done():
@@ -268,7 +269,6 @@ func apply(ctx context.Context, cfg *Config, received <-chan flusso.Delivery[flu
 				}
 			}
 		}
-		// What is said here and comes again was not acked before the end.
 		cfg.Logger.Debug("applied", "sink", cfg.Sink, "items", len(batch))
 		for _, d := range batch {
 			if err := d.Ack(ctx); err != nil {
