@@ -21,6 +21,7 @@ has() { command -v "$1"; }
 has_postgres() { has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
 
 has go >/dev/null || { say "Go is missing: install it from https://go.dev/dl"; exit 1; }
+need make "what you call, .ci/run too" has make
 need "gcc libc6-dev" "the race detector" has "${CC:-gcc}"
 need python3 "the reader of the wire format in Python" has python3
 need postgresql "examples/postgres" has_postgres
@@ -32,4 +33,9 @@ if [[ $(id -u) != 0 ]] || ! has apt-get >/dev/null; then
 fi
 apt-get update -qq >/dev/null || say "apt-get update failed, going on with the lists there are"
 # shellcheck disable=SC2086,SC2068 # several packages in one
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${missing[@]}
+if ! log=$(DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${missing[@]} 2>&1); then
+	echo "$log" >&2
+	say "could not install ${missing[*]}: install them another way"
+	exit 1
+fi
+say "installed ${missing[*]}"

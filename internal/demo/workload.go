@@ -21,8 +21,8 @@ const (
 	quietFor      = 800 * time.Millisecond
 	largeEvery    = 900 // one transaction in so many is large
 	largeRows     = 700
-	seedCustomers = 300
-	seedOrders    = 900
+	seedCustomers = 200
+	seedOrders    = 500
 )
 
 // Write commits transactions until ctx ends, then returns nil; any other
