@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -142,6 +143,33 @@ func (l *laneReader) withNext(ctx context.Context, err error) error {
 		}
 	}
 	return err
+}
+
+// Copy implements [group.Reader].
+func (*laneReader) Copy(item flusso.LaneItem) flusso.LaneItem {
+	switch it := item.(type) {
+	case *flusso.Batch:
+		b := *it
+		b.Envelopes = slices.Clone(it.Envelopes)
+		size := 0
+		for i := range b.Envelopes {
+			size += len(b.Envelopes[i].Document)
+		}
+		documents := make([]byte, 0, size) // one for all
+		for i := range b.Envelopes {
+			e := &b.Envelopes[i]
+			if e.Document == nil {
+				continue
+			}
+			from := len(documents)
+			documents = append(documents, e.Document...)
+			e.Document = documents[from:len(documents):len(documents)]
+		}
+		return &b
+	case *flusso.SnapshotComplete:
+		return &flusso.SnapshotComplete{Indexes: slices.Clone(it.Indexes)}
+	}
+	return item
 }
 
 // Commit implements [group.Reader].

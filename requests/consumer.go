@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -143,6 +144,14 @@ func (q *reader) read(r *kgo.Record, topicID [16]byte, acked map[flusso.Offset]b
 	it.Item = request
 	add(it)
 	return nil
+}
+
+// Copy implements [group.Reader].
+func (*reader) Copy(request flusso.Request) flusso.Request {
+	if b, ok := request.(*flusso.Backfill); ok {
+		return &flusso.Backfill{Sink: b.Sink, Indexes: slices.Clone(b.Indexes)}
+	}
+	return request
 }
 
 // Commit implements [group.Reader].

@@ -145,6 +145,9 @@ type Reader[T, M any] interface {
 	// Attach decides where to begin, given what is committed. It may ask the
 	// brokers. Errors that are not passing ones end the consumer.
 	Attach(ctx context.Context, c Committed) (Start[T, M], error)
+	// Copy returns a copy that shares no memory with the item: the receiver owns
+	// what it gets, and the item may have to be delivered again as it was.
+	Copy(item T) T
 	// Commit says what to commit for a floor: mark belongs to the last item
 	// below it, above to items acked above it. It must not block.
 	Commit(floor flusso.Offset, mark M, above []M) Commit

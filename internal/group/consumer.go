@@ -539,8 +539,10 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 		if c.ledger.Ready() {
 			d := &Delivery[T, M]{c: c}
 			full := c.ledger.Waiting()+c.pending >= c.cfg.Budget
-			d.item, d.mark, _ = c.ledger.Next(&d.h)
+			var item T
+			item, d.mark, _ = c.ledger.Next(&d.h)
 			c.mu.Unlock()
+			d.item = c.reader.Copy(item)
 			if full {
 				signal(c.room)
 			}
@@ -619,6 +621,8 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 	open := c.durable < target
 	for {
 		switch {
+		case c.err != nil && c.told && c.durable >= c.acks:
+			return nil // it ended behind them
 		case c.err != nil:
 			return c.err
 		case c.lost != nil:

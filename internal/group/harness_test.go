@@ -57,6 +57,8 @@ func (n *numbers) Attach(_ context.Context, c Committed) (Start[int, int], error
 	}, nil
 }
 
+func (n *numbers) Copy(item int) int { return item }
+
 func (n *numbers) Commit(floor flusso.Offset, mark int, above []int) Commit {
 	return Commit{Offset: floor, LeaderEpoch: -1, Metadata: fmt.Sprint(mark, above)}
 }

@@ -49,7 +49,7 @@ type member struct {
 	owner atomic.Bool   // the newest assignment gave it the partition
 	ended chan struct{} // closed with cause set
 
-	poll sync.Mutex // held while polling and while what was polled is handed on
+	poll chan struct{} // holds one while polling and while what was polled is handed on
 
 	mu        sync.Mutex
 	cause     error
@@ -60,7 +60,7 @@ type member struct {
 	interrupt context.CancelFunc
 	polling   context.Context //nolint:containedctx // it lives as long as an attach and is handed to the poll in flight
 
-	closing sync.Once
+	closing atomic.Bool
 
 	coordinator int32 // broker id, -1 unknown; used by whoever holds the commit turn
 }
@@ -69,7 +69,7 @@ func newMember(cfg *Config, topicID [16]byte, on events) *member {
 	life, kill := context.WithCancel(context.Background())
 	m := &member{
 		cfg: cfg, topicID: topicID, on: on, life: life, kill: kill,
-		ready: make(chan struct{}), ended: make(chan struct{}), coordinator: -1,
+		ready: make(chan struct{}), ended: make(chan struct{}), poll: make(chan struct{}, 1), coordinator: -1,
 	}
 	m.polling, m.interrupt = context.WithCancel(life)
 	return m
@@ -230,8 +230,8 @@ func (m *member) between(apply func() error) error {
 	m.interrupt()
 	m.mu.Unlock()
 
-	m.poll.Lock()
-	defer m.poll.Unlock()
+	m.poll <- struct{}{}
+	defer func() { <-m.poll }()
 	err := apply()
 
 	m.mu.Lock()
@@ -258,8 +258,8 @@ func (m *member) pollOnce(take func(kgo.Fetches)) {
 			return
 		}
 	}
-	m.poll.Lock()
-	defer m.poll.Unlock()
+	m.poll <- struct{}{}
+	defer func() { <-m.poll }()
 	m.mu.Lock()
 	ctx, ended := m.polling, m.cause != nil
 	m.mu.Unlock()
@@ -374,18 +374,20 @@ func (m *member) findCoordinator(ctx context.Context) error {
 	return nil
 }
 
-// close ends the client, leaving the group first when leave is set. It may be
-// called again. It returns when the client's goroutines are done; ctx bounds
-// the leaving only, since nothing of the rest waits for a broker.
+// close ends the client, leaving the group first when leave is set. It returns
+// when the client's goroutines are done; ctx bounds the leaving only, since
+// nothing of the rest waits for a broker. A second call returns at once: who
+// made the first owns the end.
 func (m *member) close(ctx context.Context, leave bool) {
 	m.end(flusso.ErrClosed)
-	m.closing.Do(func() {
-		if leave {
-			m.leave(ctx)
-		}
-		m.kill()
-		m.cl.Close()
-	})
+	if !m.closing.CompareAndSwap(false, true) {
+		return
+	}
+	if leave {
+		m.leave(ctx)
+	}
+	m.kill()
+	m.cl.Close()
 }
 
 func (m *member) leave(ctx context.Context) {
