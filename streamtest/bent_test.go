@@ -195,7 +195,7 @@ func (l *bentLane) Consumer(ctx context.Context) (flusso.Consumer[flusso.LaneIte
 		if err != nil {
 			return nil, err
 		}
-		return &bentConsumer[flusso.LaneItem]{Consumer: c}, nil
+		return &bentConsumer[flusso.LaneItem]{Consumer: c, lost: func() error { return l.s.p.attachable(l.sink) }}, nil
 	}
 	if l.s.p.b.reader != nil {
 		return l.s.p.b.reader(l.sink, attach)
@@ -327,6 +327,7 @@ type bentConsumer[T any] struct {
 	ack      func(ctx context.Context, d *bentDelivery[T], do func() error) error
 	nack     func(ctx context.Context, d *bentDelivery[T], do func() error) error
 	caughtUp func(bool, error) (bool, error)
+	lost     func() error // what happened to its lane
 	count    int
 }
 
@@ -334,6 +335,9 @@ type receiver[T any] func() (*bentDelivery[T], error)
 
 func (c *bentConsumer[T]) Receive(ctx context.Context) (flusso.Delivery[T], error) {
 	do := func() (*bentDelivery[T], error) {
+		if c.lost != nil && c.lost() != nil {
+			return nil, c.lost()
+		}
 		d, err := c.Consumer.Receive(ctx)
 		if err != nil {
 			return nil, err

@@ -355,11 +355,15 @@ var mutants = []mutant{
 	{name: "a full lane blocks the others", fails: []string{"B7"}, bend: func() *bends { return &bends{capacity: 100} }},
 	{name: "a gap is skipped", fails: []string{"B8"}, bend: func() *bends {
 		return &bends{reader: func(_ string, attach attacher[item]) (lanes, error) {
-			c, err := attach()
+			in, err := attach()
 			if gap := (*flusso.GapError)(nil); errors.As(err, &gap) {
 				return nil, errors.New("offset out of range")
 			}
-			return c, err
+			if err != nil {
+				return nil, err
+			}
+			in.(*bentConsumer[item]).lost = nil
+			return in, nil
 		}}
 	}},
 	{name: "a jump is taken for an ack", fails: []string{"C6"}, bend: func() *bends {

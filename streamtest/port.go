@@ -15,7 +15,8 @@ var portClauses = []clause{
 	{"A2_a_lane_carries_batches_and_markers_and_requests_are_backfills", checkA2},
 	{"A2_what_is_malformed_is_refused_and_the_producer_goes_on", checkA2Malformed},
 	{"A3_both_directions_use_one_producer_and_consumer_pair", checkA3},
-	{"A3_the_receiver_owns_the_item_and_so_does_the_publisher_afterwards", checkA3Ownership},
+	{"A3_the_publisher_owns_its_item_again_once_it_is_published", checkA3Publisher},
+	{"A3_the_receiver_owns_what_it_gets", checkA3Receiver},
 	{"A4_an_unknown_sink_is_a_typed_error_naming_the_known_ones", checkA4},
 	{"A5_caught_up_tells_whether_anything_waits_behind_the_last_delivery", checkA5CaughtUp},
 	{"A5_idle_tells_whether_every_lane_is_drained", checkA5Idle},
@@ -162,7 +163,7 @@ func pair[T any](e *env, l flusso.Lane[T], items []T) {
 	p.shut()
 }
 
-func checkA3Ownership(e *env) {
+func checkA3Publisher(e *env) {
 	e.pipeline("a", "b")
 	s := e.open(inc)
 	item := live(10, "1", "2")
@@ -172,12 +173,32 @@ func checkA3Ownership(e *env) {
 
 	want := live(10, "1", "2")
 	r := s.reader("a")
+	r.gets(want)[0].nack()
 	d := r.gets(want)[0]
-	got := d.Item().(*flusso.Batch)
-	got.Envelopes[0].Document[0] = 'Y'
-	got.Envelopes[1].ID = "changed by a receiver"
+	d.ack()
+	e.equal("the item of a delivery that is acked", text(d.Item()), text(want))
+	s.reader("b").gets(want)
+}
+
+// What a receiver does to its item changes nothing for the other lanes, and
+// nothing for the delivery that comes after a nack.
+func checkA3Receiver(e *env) {
+	e.pipeline("a", "b")
+	s := e.open(inc)
+	want := live(10, "1", "2")
+	s.commits().publish(toAll(want, "a", "b"))
+	spoil := func(d *delivery[flusso.LaneItem]) {
+		got := d.Item().(*flusso.Batch)
+		got.Envelopes[0].Document[0] = 'Y'
+		got.Envelopes[1].ID = "changed by a receiver"
+	}
+	want = live(10, "1", "2")
+	r := s.reader("a")
+	d := r.gets(want)[0]
+	spoil(d)
 	d.nack()
-	r.gets(want)
+	spoil(r.gets(want)[0])
+	s.reader("a").gets(want)
 	s.reader("b").gets(want)
 }
 
