@@ -38,7 +38,7 @@ func (p *pipeline) write(workers int) (stop func() int64) {
 		go func() {
 			defer wg.Done()
 			defer func() { _ = conn.Close(context.Background()) }()
-			pace := time.NewTicker(4 * time.Millisecond)
+			pace := time.NewTicker(15 * time.Millisecond)
 			defer pace.Stop()
 			for ctx.Err() == nil {
 				<-pace.C
@@ -134,7 +134,7 @@ func TestD4_SnapshotsWhileWritesRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for round := range 5 {
+	for round := range 4 {
 		for _, s := range []string{tablesSink, searchSink} {
 			if _, err := requests.Publish(t.Context(), &flusso.Backfill{Sink: s, Indexes: []string{"public.accounts"}}); err != nil {
 				t.Fatal(err)

@@ -32,6 +32,9 @@ func connect(ctx context.Context, source, kind string) (*pgx.Conn, error) {
 	}
 	maps.Copy(cfg.RuntimeParams, textForm)
 	cfg.RuntimeParams["application_name"] = "flusso-postgres " + kind
+	// What little we commit here is made again if it is lost; waiting for a
+	// standby that is down would stop the feed.
+	cfg.RuntimeParams["synchronous_commit"] = "local"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the source for %s: %w", kind, err)

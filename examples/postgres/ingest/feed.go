@@ -131,6 +131,11 @@ func (s *session) handle(ctx context.Context, m feedMessage) error {
 			// The server has sent every transaction that committed below.
 			s.pass(k.ServerWALEnd)
 			s.idle = max(s.idle, k.ServerWALEnd)
+			if k.ReplyRequested {
+				// A server that shuts down asks, and waits until the feed is
+				// confirmed to its end.
+				s.idleAt = time.Time{}
+			}
 			s.publishIdle()
 		}
 		if k.ReplyRequested {

@@ -36,19 +36,20 @@ func TestMain(m *testing.M) {
 
 // pipeline is a source and two sinks in one process, over the channel adapter.
 type pipeline struct {
-	t       *testing.T
-	source  string
-	target  string
-	db      *pgx.Conn // source
-	cfg     ingest.Config
-	stream  *channel.Stream
-	tables  *pgsink.Store
-	search  *blevesink.Store
-	logs    *log
-	running map[string]func() error
-	slot    string
-	wrap    func(flusso.Stream) flusso.Stream
-	moves   map[string]bool
+	t        *testing.T
+	source   string
+	target   string
+	db       *pgx.Conn // source
+	cfg      ingest.Config
+	stream   *channel.Stream
+	tables   *pgsink.Store
+	search   *blevesink.Store
+	logs     *log
+	running  map[string]func() error
+	slot     string
+	capacity int
+	wrap     func(flusso.Stream) flusso.Stream
+	moves    map[string]bool
 }
 
 type log struct {
@@ -127,7 +128,7 @@ func (p *pipeline) stop(name string) {
 }
 
 func (p *pipeline) stopAll() {
-	for _, name := range []string{"ingest", tablesSink, searchSink} {
+	for _, name := range []string{"second", "ingest", tablesSink, searchSink} {
 		p.stop(name)
 	}
 	if p.stream != nil {
@@ -158,7 +159,7 @@ func (p *pipeline) open() *ingest.Source {
 	}
 	p.slot = s.Slot()
 	if p.stream == nil {
-		p.stream, err = channel.New(channel.Config{Sinks: []string{tablesSink, searchSink}, Incarnation: s.Incarnation()})
+		p.stream, err = channel.New(channel.Config{Capacity: p.capacity, Sinks: []string{tablesSink, searchSink}, Incarnation: s.Incarnation()})
 	} else {
 		p.stream, err = p.stream.Reopen(s.Incarnation())
 	}
@@ -199,7 +200,7 @@ func (p *pipeline) start() {
 // eventually polls until ok returns nil.
 func eventually(t *testing.T, what string, ok func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
 	for {

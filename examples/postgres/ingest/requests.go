@@ -93,10 +93,6 @@ func (s *session) serveRequests(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	// Only the local log matters to what is committed here.
-	if _, err := conn.Exec(ctx, "SET synchronous_commit = local"); err != nil {
-		return fmt.Errorf("prepare snapshots: %w", err)
-	}
 	for {
 		select {
 		case <-ctx.Done():
