@@ -169,27 +169,46 @@ func stopWriting(halt context.CancelFunc, writing <-chan error) error {
 
 // dropIndex has the fast sink lose an index and ask for it again.
 func (r *Runner) dropIndex(ctx context.Context) error {
-	s := r.sink(FastSink)
-	if s == nil {
-		return nil // it failed; its engine's error says why
-	}
-	select {
-	case s.drop <- Orders:
-		return nil
-	case <-s.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		s, err := r.attached(ctx, FastSink)
+		if err != nil {
+			return err
+		}
+		select {
+		case s.drop <- Orders:
+			return nil
+		case <-s.done: // this engine is gone, the next one is asked
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
 // killSink abandons the slow sink's engine as a kill -9 would: nothing is
 // acked, flushed or closed. runSink attaches a fresh one.
-func (r *Runner) killSink(context.Context) error {
-	if s := r.sink(SlowSink); s != nil {
-		s.kill()
+func (r *Runner) killSink(ctx context.Context) error {
+	s, err := r.attached(ctx, SlowSink)
+	if err != nil {
+		return err
 	}
+	s.kill()
 	return nil
+}
+
+// attached waits for a sink's engine to be at work.
+func (r *Runner) attached(ctx context.Context, name string) (*sink, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("sink %s was not attached within %s", name, drainLimit))
+	defer cancel()
+	for {
+		if s := r.sink(name); s != nil {
+			if state, _ := s.status(); state != attaching {
+				return s, nil
+			}
+		}
+		if err := sleepUntil(ctx, time.Now().Add(20*time.Millisecond)); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // deadFor is how long a killed sink stays dead.

@@ -41,6 +41,9 @@ type sink struct {
 	missing  []string // indexes that are not whole
 }
 
+// attaching is a sink's state until it works on its lane.
+const attaching = "attaching"
+
 // errKilled is what run returns after kill.
 var errKilled = errors.New("killed")
 
@@ -50,7 +53,7 @@ func openSink(name, dir string, stream flusso.Stream, cost time.Duration, event 
 		return nil, err
 	}
 	s := &sink{
-		name: name, store: st, stream: stream, cost: cost, event: event, state: "attaching",
+		name: name, store: st, stream: stream, cost: cost, event: event, state: attaching,
 		drop: make(chan string), killed: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.look()
@@ -232,7 +235,7 @@ func (s *sink) setState(state string) {
 func (s *sink) status() (state string, applied int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.missing) > 0 && s.state != "attaching" {
+	if len(s.missing) > 0 && s.state != attaching {
 		return "seeding", s.applied
 	}
 	return s.state, s.applied
