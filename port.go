@@ -98,8 +98,8 @@ type Consumer[T any] interface {
 // Delivery is a received item and its handle. Its methods may be called
 // concurrently and by any goroutine.
 type Delivery[T any] interface {
-	// Item returns what was received. It stays valid for as long as the
-	// receiver wants it and must not be changed: a nacked item comes again.
+	// Item returns what was received. The receiver owns it: an item that is
+	// redelivered is another copy.
 	Item() T
 
 	// Ack records that the item is applied. Items ack in any order; the
