@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -352,6 +353,34 @@ var mutants = []mutant{
 			return do()
 		}
 	})},
+	{name: "acks are kept in memory for a while", fails: []string{"B4", "B6", "C1"}, broad: true, bend: func() *bends {
+		var mu sync.Mutex
+		var kept []func() error
+		flush := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, ack := range kept {
+				_ = ack()
+			}
+			kept = nil
+		}
+		b := reading(func(c *bentConsumer[item]) {
+			c.ack = func(_ context.Context, _ *bentDelivery[item], do func() error) error {
+				mu.Lock()
+				defer mu.Unlock()
+				kept = append(kept, do)
+				return nil
+			}
+		})()
+		b.watermark = func(w flusso.Watermark) flusso.Watermark { flush(); return w }
+		b.idle = func(idle bool) bool { flush(); return idle }
+		b.crash = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			kept = nil
+		}
+		return b
+	}},
 	{name: "a full lane blocks the others", fails: []string{"B7"}, bend: func() *bends { return &bends{capacity: 100} }},
 	{name: "a gap is skipped", fails: []string{"B8"}, bend: func() *bends {
 		return &bends{reader: func(_ string, attach attacher[item]) (lanes, error) {

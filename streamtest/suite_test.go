@@ -34,7 +34,10 @@ const inside = "STREAMTEST_MUTANTS"
 func TestEveryMutantFailsItsClausesAndNoOthers(t *testing.T) {
 	if os.Getenv(inside) != "" {
 		for _, m := range mutants {
-			t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) { hold(t, m.bend) })
+			t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+				t.Parallel()
+				hold(t, m.bend)
+			})
 		}
 		return
 	}
