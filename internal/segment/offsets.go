@@ -30,7 +30,7 @@ type GroupOffsets struct {
 	Member func() (memberID string, generation int32, instance *string, err error)
 
 	Topic       string
-	TopicID     [16]byte // lets newer brokers refuse a recreated topic
+	TopicID     [16]byte // of the topic the offset is from; zero: not compared
 	Partition   int32
 	Offset      int64 // next offset to read
 	LeaderEpoch int32 // -1: unknown
@@ -65,8 +65,12 @@ func isOneOf(err error, codes []*kerr.Error) bool {
 	return false
 }
 
-// groupBackoff is the pause before a group's coordinator is looked up again.
-const groupBackoff = 5 * time.Millisecond
+// The pause before the next try of a request that its broker did not look at:
+// it doubles from the first to the second.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
+)
 
 // commitOffsets puts o into the segment's transaction. refused says that the
 // offset is certainly not in it, err that it may be, or that the transaction
@@ -74,7 +78,12 @@ const groupBackoff = 5 * time.Millisecond
 func (s *Session) commitOffsets(ctx context.Context, g *segment, o *GroupOffsets) (refused, err error) {
 	op := fmt.Sprintf("commit offset %d of topic %s partition %d for group %s within transaction %s",
 		o.Offset, o.Topic, o.Partition, o.Group, s.cfg.id(g.turn))
-	for {
+	if refused, err := checkTopic(ctx, g.client, o); err != nil && ctx.Err() != nil {
+		return nil, s.late(ctx, g)
+	} else if refused != nil || err != nil {
+		return kafkaerr.Wrap(op, errors.Join(refused, err)), nil // nothing is sent yet
+	}
+	for wait := firstPause; ; {
 		member, generation, instance, err := o.Member()
 		if err != nil {
 			return fmt.Errorf("%s: %w", op, err), nil
@@ -95,10 +104,37 @@ func (s *Session) commitOffsets(ctx context.Context, g *segment, o *GroupOffsets
 			return nil, kafkaerr.Wrap(op, code)
 		}
 		delete(s.groups.coordinator, o.Group)
-		if !pause(ctx) {
+		if !pause(ctx, &wait) {
 			return nil, s.late(ctx, g)
 		}
 	}
+}
+
+// checkTopic refuses the offset of a topic that was deleted and created again.
+// Up to version 5 of TxnOffsetCommit (Kafka 4.3) the broker goes by the name;
+// from 6 on it compares as well, at the moment of the commit.
+func checkTopic(ctx context.Context, cl *kgo.Client, o *GroupOffsets) (refused, err error) {
+	if o.TopicID == [16]byte{} {
+		return nil, nil
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = &o.Topic
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(ctx, cl)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(resp.Topics) != 1:
+		return nil, fmt.Errorf("metadata answered for %d topics, asked for one", len(resp.Topics))
+	}
+	if code := kerr.ErrorForCode(resp.Topics[0].ErrorCode); code != nil {
+		return code, nil
+	}
+	if id := resp.Topics[0].TopicID; id != o.TopicID && id != [16]byte{} { // brokers before 2.8 have none
+		return kerr.UnknownTopicID, nil
+	}
+	return nil, nil
 }
 
 // tryOffsets returns the broker's code for the offset, or err when there is
@@ -264,8 +300,9 @@ func (s *Session) leave(g *segment) error {
 	if _, epoch, err := g.client.ProducerID(ctx); err != nil || epoch != g.epoch {
 		return kafkaerr.Wrap(op, err) // kgo has ended it
 	}
+	wait := firstPause
 	code, err := s.endUnseen(ctx, g)
-	for err == nil && isOneOf(code, elsewhere) && pause(ctx) {
+	for err == nil && isOneOf(code, elsewhere) && pause(ctx, &wait) {
 		code, err = s.endUnseen(ctx, g)
 	}
 	if errors.Is(code, kerr.InvalidTxnState) {
@@ -295,10 +332,11 @@ type cappedEndTxn struct{ *kmsg.EndTxnRequest }
 
 func (c *cappedEndTxn) MaxVersion() int16 { return 4 }
 
-// pause waits before the next try; false when ctx has ended.
-func pause(ctx context.Context) bool {
+// pause waits before the next try, longer each time; false when ctx has ended.
+func pause(ctx context.Context, wait *time.Duration) bool {
 	select {
-	case <-time.After(groupBackoff):
+	case <-time.After(*wait):
+		*wait = min(2**wait, lastPause)
 		return true
 	case <-ctx.Done():
 		return false

@@ -108,6 +108,14 @@ func TestD2_Refused(t *testing.T) {
 			o.Member = func() (string, int32, *string, error) { return "gone", 7, nil, nil }
 			return kerr.UnknownMemberID
 		},
+		"recreated topic": func(o *segment.GroupOffsets) error {
+			o.TopicID[0] ^= 0xff
+			return kerr.UnknownTopicID
+		},
+		"deleted topic": func(o *segment.GroupOffsets) error {
+			o.Topic = "gone"
+			return kerr.UnknownTopicOrPartition
+		},
 		"no member": func(o *segment.GroupOffsets) error {
 			o.Member = func() (string, int32, *string, error) { return "", 0, nil, flusso.ErrSuperseded }
 			return flusso.ErrSuperseded
