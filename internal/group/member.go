@@ -61,6 +61,7 @@ type member struct {
 	polling   context.Context //nolint:containedctx // it lives as long as an attach and is handed to the poll in flight
 
 	closing atomic.Bool
+	closed  chan struct{} // closed when close has done its work
 
 	coordinator int32 // broker id, -1 unknown; used by whoever holds the commit turn
 }
@@ -69,7 +70,7 @@ func newMember(cfg *Config, topicID [16]byte, on events) *member {
 	life, kill := context.WithCancel(context.Background())
 	m := &member{
 		cfg: cfg, topicID: topicID, on: on, life: life, kill: kill,
-		ready: make(chan struct{}), ended: make(chan struct{}), poll: make(chan struct{}, 1), coordinator: -1,
+		ready: make(chan struct{}), ended: make(chan struct{}), closed: make(chan struct{}), poll: make(chan struct{}, 1), coordinator: -1,
 	}
 	m.polling, m.interrupt = context.WithCancel(life)
 	return m
@@ -376,13 +377,18 @@ func (m *member) findCoordinator(ctx context.Context) error {
 
 // close ends the client, leaving the group first when leave is set. It returns
 // when the client's goroutines are done; ctx bounds the leaving only, since
-// nothing of the rest waits for a broker. A second call returns at once: who
-// made the first owns the end.
+// nothing of the rest waits for a broker. A second call waits for the first, or
+// until its own ctx ends: what it does next could cut the leaving short.
 func (m *member) close(ctx context.Context, leave bool) {
 	m.end(flusso.ErrClosed)
 	if !m.closing.CompareAndSwap(false, true) {
+		select {
+		case <-m.closed:
+		case <-ctx.Done():
+		}
 		return
 	}
+	defer close(m.closed)
 	if leave {
 		m.leave(ctx)
 	}
