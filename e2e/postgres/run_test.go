@@ -107,7 +107,7 @@ func kill9(t *testing.T, database *containers.Database, version string, kills in
 		if i%len(all) == 0 {
 			rng.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 		}
-		pause(t, time.Second+time.Duration(rng.Int64N(int64(7*time.Second))))
+		pause(t, time.Second+time.Duration(rng.Int64N(int64(6*time.Second))))
 		victim := all[i%len(all)]
 		if rng.IntN(2) == 0 {
 			// In the middle of work that has piled up.
@@ -133,7 +133,7 @@ func kill9(t *testing.T, database *containers.Database, version string, kills in
 	last := position(t, source)
 	settled := time.Now()
 	var slot, mark flusso.Position
-	probe.Eventually(t, "the slot is at the watermark and behind the last change", func(ctx context.Context) (err error) {
+	probe.Within(t, 2*probe.Wait, "the slot is at the watermark and behind the last change", func(ctx context.Context) (err error) {
 		for _, p := range all {
 			if err := p.alive(); err != nil {
 				t.Fatal(err)

@@ -29,15 +29,19 @@ func Within(t testing.TB, limit time.Duration, what string, cond func(ctx contex
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	var last error // but for what the end of ctx made of it
 	for {
 		err := cond(ctx)
 		if err == nil {
 			return
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("waited %s until %s: %v", limit, what, err)
+			t.Fatalf("waited %s until %s: %v", limit, what, last)
 		}
 	}
 }
