@@ -62,44 +62,72 @@ func describeGroup(ctx context.Context, cl *kgo.Client, group string) ([]kmsg.De
 		case kafkaerr.Classify(err) != kafkaerr.Retriable:
 			return nil, err
 		}
-		t := time.NewTimer(every)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !wait(ctx, every) {
 			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
 	}
 }
 
-// checkTopic compares the topic's identity with the one expected.
+// checkTopic compares the topic's identity with the one expected, and returns
+// it. A topic that is not there yet is looked for once more: a broker may not
+// have heard of a new one.
 func checkTopic(ctx context.Context, cl *kgo.Client, topic string, want [16]byte) ([16]byte, error) {
+	const (
+		every = 100 * time.Millisecond
+		times = 10
+	)
 	op := "describe topic " + topic
+	var (
+		found kmsg.MetadataResponseTopic
+		err   error
+	)
+	for try := range times {
+		if try > 0 && !wait(ctx, every) {
+			break
+		}
+		found, err = describeTopic(ctx, cl, topic)
+		if class := kafkaerr.Classify(err); err == nil || class != kafkaerr.Missing && class != kafkaerr.Retriable {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return want, kafkaerr.Wrap(op, err)
+	case len(found.Partitions) != 1:
+		return want, fmt.Errorf("%s: it has %d partitions, a lane has one: create it anew with one partition", op, len(found.Partitions))
+	case want != [16]byte{} && found.TopicID != want:
+		return want, kafkaerr.Wrap(op, fmt.Errorf("its topic ID is not the one expected: %w", kerr.InconsistentTopicID))
+	}
+	return found.TopicID, nil
+}
+
+func describeTopic(ctx context.Context, cl *kgo.Client, topic string) (kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = kmsg.StringPtr(topic)
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return want, kafkaerr.Wrap(op, err)
+		return kmsg.MetadataResponseTopic{}, err
 	}
 	for _, t := range resp.Topics {
-		if t.Topic == nil || *t.Topic != topic {
-			continue
+		if t.Topic != nil && *t.Topic == topic {
+			return t, kerr.ErrorForCode(t.ErrorCode)
 		}
-		switch err := kerr.ErrorForCode(t.ErrorCode); {
-		case err != nil:
-			return want, kafkaerr.Wrap(op, err)
-		case len(t.Partitions) != 1:
-			return want, fmt.Errorf("%s: it has %d partitions, a lane has one: create it anew with one partition", op, len(t.Partitions))
-		case want == [16]byte{}:
-			return t.TopicID, nil
-		case t.TopicID != want:
-			return want, kafkaerr.Wrap(op, fmt.Errorf("its topic ID is not the one expected: %w", kerr.InconsistentTopicID))
-		}
-		return want, nil
 	}
-	return want, kafkaerr.Wrap(op, kerr.UnknownTopicOrPartition)
+	return kmsg.MetadataResponseTopic{}, kerr.UnknownTopicOrPartition
+}
+
+// wait waits for d; it returns false when ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // highWatermark asks the leader where the log ends, open transactions and

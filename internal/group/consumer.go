@@ -53,7 +53,7 @@ type Consumer[T, M any] struct {
 	pending  int64         // size of the item that is not whole yet
 
 	sealed  error         // what comes behind the items read so far: nothing more can be
-	told    bool          // Receive has returned sealed
+	told    error         // sealed, once Receive has returned it: it does so from then on
 	acks    uint64        // acks recorded in this attach that a commit can make durable
 	durable uint64        // how many of them are
 	floor   flusso.Offset // committed, as far as we know
@@ -136,7 +136,10 @@ func (c *Consumer[T, M]) join(ctx context.Context, own string) (*member, error) 
 		return nil, fmt.Errorf("attach to group %s: member %s has it: %w", c.cfg.Group, holder, flusso.ErrSuperseded)
 	}
 	id, err := checkTopic(ctx, c.cfg.Lookup, c.cfg.Topic, c.cfg.TopicID)
-	if err != nil {
+	switch {
+	case err != nil && own == "" && kafkaerr.Classify(err) == kafkaerr.Missing:
+		return nil, err // it was never there
+	case err != nil:
 		return nil, c.broken(ctx, err)
 	}
 	m := newMember(&c.cfg, id, c)
@@ -299,7 +302,7 @@ func (c *Consumer[T, M]) failLocked(cause error) {
 	c.ledger.End(cause)
 	close(c.done)
 	c.notify()
-	if f := c.cfg.Hooks.Ended; f != nil && !c.told {
+	if f := c.cfg.Hooks.Ended; f != nil && c.told == nil {
 		f(cause)
 	}
 }
@@ -452,6 +455,9 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 	if c.err != nil {
 		return c.err
 	}
+	if c.told != nil {
+		return c.told
+	}
 	if c.stopping || c.member != m {
 		return flusso.ErrClosed
 	}
@@ -563,16 +569,17 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 // over returns what Receive returns from now on, nil while it may deliver.
 // Called with mu.
 func (c *Consumer[T, M]) over() error {
-	if c.err != nil || c.sealed == nil || c.ledger.Ready() && !c.told {
+	switch {
+	case c.told != nil:
+		return c.told
+	case c.err != nil || c.sealed == nil || c.ledger.Ready():
 		return c.err
 	}
-	if !c.told {
-		c.told = true
-		if f := c.cfg.Hooks.Ended; f != nil {
-			f(c.sealed)
-		}
+	c.told = c.sealed
+	if f := c.cfg.Hooks.Ended; f != nil {
+		f(c.told)
 	}
-	return c.sealed
+	return c.told
 }
 
 // leaveSealed ends a consumer that has said why it delivers nothing more, as
@@ -580,11 +587,11 @@ func (c *Consumer[T, M]) over() error {
 // offsets of a group without members.
 func (c *Consumer[T, M]) leaveSealed() {
 	c.mu.Lock()
-	m, sealed := c.member, c.sealed
-	idle := c.err == nil && sealed != nil && c.told && c.attached && c.durable >= c.acks && c.ledger.Outstanding() == 0
+	m, told := c.member, c.told
+	idle := c.err == nil && told != nil && c.attached && c.durable >= c.acks && c.ledger.Outstanding() == 0
 	c.mu.Unlock()
 	if idle {
-		m.end(sealed)
+		m.end(told)
 	}
 }
 
@@ -621,7 +628,7 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 	open := c.durable < target
 	for {
 		switch {
-		case c.err != nil && c.told && c.durable >= c.acks:
+		case c.err != nil && c.told != nil && c.durable >= c.acks:
 			return nil // it ended behind them
 		case c.err != nil:
 			return c.err
