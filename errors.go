@@ -125,8 +125,8 @@ type GapError struct {
 
 func (e *GapError) Error() string {
 	return fmt.Sprintf("gap in lane of sink %q (topic %s, group %s): offsets %s to %s are gone (%s); acked through %s, next position there %s: "+
-		"seed the sink again with a backfill request, then accept the gap by committing offset %s to the group",
-		e.Sink, e.Topic, e.Group, e.From, e.To, e.Cause, e.Acked, e.Next, e.To)
+		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s`, and seed the sink again with `flusso-kafka-admin request send %s INDEX...`",
+		e.Sink, e.Topic, e.Group, e.From, e.To, e.Cause, e.Acked, e.Next, e.Sink, e.Sink)
 }
 
 // UnverifiedError: the committed offset was set by somebody else and is ahead
@@ -140,7 +140,12 @@ type UnverifiedError struct {
 }
 
 func (e *UnverifiedError) Error() string {
-	return fmt.Sprintf("lane of sink %q (topic %s): group %s is at offset %s, but acked only up to %s (through %s): "+
-		"somebody moved it forward; rewind the group to %s, or accept the skip",
-		e.Sink, e.Topic, e.Group, e.Committed, e.Acked, e.Through, e.Acked)
+	acked, back := "nothing on record says what it had acked", ""
+	if e.Acked >= 0 {
+		acked = fmt.Sprintf("acked for certain only up to %s (through %s)", e.Acked, e.Through)
+		back = fmt.Sprintf("move the group back to offset %s, or ", e.Acked)
+	}
+	return fmt.Sprintf("lane of sink %q (topic %s): group %s is at offset %s, which another tool set; %s: "+
+		"stop the sink and %saccept the skip with `flusso-kafka-admin lane accept %s`",
+		e.Sink, e.Topic, e.Group, e.Committed, acked, back, e.Sink)
 }

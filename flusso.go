@@ -130,7 +130,9 @@ type Commit struct {
 	// Acks are acked together with the items where the adapter can do so, and
 	// right after them where it cannot: so that a request whose
 	// SnapshotComplete is published is not asked for again. They must come
-	// from the same stream's request lane.
+	// from the same stream's request lane, and go with snapshot batches and
+	// markers only: where the acks are refused the items stay out, and a live
+	// batch that stayed out would be a hole.
 	Acks []Delivery[Request]
 }
 

@@ -192,14 +192,14 @@ func TestErrors_SayWhatToDo(t *testing.T) {
 			},
 			[]string{
 				`"audit"`, "topic orders.lane.audit", "group orders.sink.audit", "offsets 10 to 20", "below the log start",
-				"acked through 7", "next position there none", "backfill", "committing offset 20",
+				"acked through 7", "next position there none", "lane accept audit", "request send audit",
 			},
 		},
 		{
 			&flusso.UnverifiedError{
 				Sink: "audit", Topic: "orders.lane.audit", Group: "orders.sink.audit", Committed: 50, Acked: flusso.NoOffset,
 			},
-			[]string{"at offset 50", "acked only up to unknown", "through none", "rewind", "accept the skip"},
+			[]string{"at offset 50", "nothing on record says", "lane accept audit"},
 		},
 	} {
 		got := tt.err.Error()

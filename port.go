@@ -26,7 +26,7 @@ type Stream interface {
 	// one stream and incarnation.
 	Watermark(ctx context.Context) (Watermark, error)
 
-	// Idle reports whether every lane is drained: nothing queued, nothing
+	// Idle reports whether the lane of every sink is drained: nothing queued, nothing
 	// delivered but unacked. What was published and acknowledged counts,
 	// also before readers can see it.
 	Idle(ctx context.Context) (bool, error)
@@ -40,7 +40,9 @@ type Stream interface {
 // Lane hands out the two ends of one lane.
 type Lane[T any] interface {
 	// Producer returns a publishing end. Where the lane has a writer session
-	// this opens one when none is alive, taking the lease from whoever held it.
+	// this opens one when none is alive, taking the lease from whoever held
+	// it. A stream that was itself superseded by a newer writer may refuse to
+	// take the lease back, with [ErrFenced].
 	Producer(ctx context.Context) (Producer[T], error)
 
 	// Consumer attaches to the lane. One consumer is active per lane: the new
@@ -55,8 +57,9 @@ type Lane[T any] interface {
 type Producer[T any] interface {
 	// Publish returns when the item is durable, or was dropped as a replay
 	// that the lane already holds. A rejected item ([*PositionError],
-	// [*LimitError], [*NameError], [*InvalidError], [*UnknownSinkError])
-	// leaves the producer usable and nothing published. Any other error but
+	// [*LimitError], [*NameError], [*InvalidError], [*UnknownSinkError], and
+	// the errors of [Delivery.Ack] for the acks of a [Commit]) leaves the
+	// producer usable and nothing of the item published. Any other error but
 	// ctx's ends the writer session: every later publish fails with it, and
 	// the engine asks for a new producer and replays from the watermark.
 	// When ctx ends first the item may still be published: ask again.
