@@ -54,6 +54,9 @@ func (e *Error) Error() string {
 	if !e.Ended {
 		return fmt.Sprintf("entry of lease %s rejected: %v", e.Lease, e.Cause)
 	}
+	if errors.Is(e.Cause, flusso.ErrClosed) {
+		return fmt.Sprintf("session of lease %s: %v", e.Lease, e.Cause)
+	}
 	if e.Outcome == Unknown {
 		return fmt.Sprintf("session of lease %s ended, the outcome of this commit is unknown until the lease is opened again: %v", e.Lease, e.Cause)
 	}

@@ -49,21 +49,30 @@ func newWorld(t *testing.T, version int) world {
 	}
 	c := kfaketest.New(t, opts...)
 	if version == transactions1 {
-		req := kmsg.NewPtrUpdateFeaturesRequest()
-		f := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-		f.Feature, f.MaxVersionLevel, f.UpgradeType, f.AllowDowngrade = "transaction.version", 1, 2, true
-		req.FeatureUpdates = append(req.FeatureUpdates, f)
-		resp, err := req.RequestWith(t.Context(), c.Client(t))
-		if err == nil {
-			err = kerr.ErrorForCode(resp.ErrorCode)
-		}
-		if err != nil {
-			t.Fatalf("downgrade: %v", err)
-		}
+		world{c, version}.setVersion(t, 1)
 	}
 	c.CreateTopic(t, "a")
 	c.CreateTopic(t, "b")
 	return world{c, version}
+}
+
+// setVersion changes the cluster's version of transactions.
+func (w world) setVersion(t *testing.T, version int16) {
+	t.Helper()
+	req := kmsg.NewPtrUpdateFeaturesRequest()
+	f := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+	f.Feature, f.MaxVersionLevel, f.UpgradeType, f.AllowDowngrade = "transaction.version", version, 2, true
+	if version > 1 {
+		f.UpgradeType, f.AllowDowngrade = 1, false
+	}
+	req.FeatureUpdates = append(req.FeatureUpdates, f)
+	resp, err := req.RequestWith(t.Context(), w.Client(t))
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		t.Fatalf("change transaction.version to %d: %v", version, err)
+	}
 }
 
 // bubble runs a test inside bubbles, for both versions of transactions, or for

@@ -211,7 +211,7 @@ func (s *Session) produce(g *segment) {
 	ctx, cancel := s.within(s.cfg.TransactionTimeout)
 	defer cancel()
 	op := "begin transaction " + s.cfg.id(g.turn)
-	if err := g.client.BeginTransaction(); err != nil {
+	if err := s.begin(g, op); err != nil {
 		g.fail(kafkaerr.Wrap(op, err))
 		return
 	}
@@ -232,6 +232,17 @@ func (s *Session) produce(g *segment) {
 	if err := g.client.Flush(ctx); err != nil {
 		g.fail(s.late(ctx, g))
 	}
+}
+
+// begin begins the transaction. That is a local matter, but after an upgrade of
+// the cluster kgo asks for a new producer epoch here, without a context.
+func (s *Session) begin(g *segment, op string) error {
+	late := time.AfterFunc(CommitTimeout, func() {
+		s.fail(Rejected, fmt.Errorf("%s: not answered within %s: %w", op, CommitTimeout, context.DeadlineExceeded))
+		s.kill()
+	})
+	defer late.Stop()
+	return g.client.BeginTransaction()
 }
 
 // late says why a segment was given up on before it was acknowledged.

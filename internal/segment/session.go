@@ -52,7 +52,7 @@ type Session struct {
 	unacked    int64  // bytes of entries accepted and not resolved
 	accepted   uint64 // entries
 	resolved   uint64
-	failed     uint64    // entries resolved with an error after Close was called
+	failed     uint64    // entries that the end of the session took with it after Close was called
 	inFlight   int       // segments taken from the queue and not resolved
 	active     time.Time // last time something was resolved
 	closing    bool
@@ -240,7 +240,7 @@ func (s *Session) resolve(e Entry, err error) {
 	s.resolved++
 	s.unacked -= int64(e.Bytes)
 	s.active = time.Now()
-	if err != nil && s.closing {
+	if ended := (*Error)(nil); s.closing && errors.As(err, &ended) && ended.Ended {
 		s.failed++
 	}
 	keep := s.drains[:0]
@@ -297,8 +297,8 @@ func (s *Session) failure() error {
 }
 
 // Close accepts nothing more, commits what was accepted, and closes the
-// clients. It returns nil when all of that was committed, and otherwise says
-// what was not. When ctx ends first it gives up on what is still open, aborts
+// clients. It returns nil when all of that was committed, or rejected alone,
+// and otherwise says what was not. When ctx ends first it gives up on what is still open, aborts
 // nothing and waits for nobody: the rest is resolved, and the goroutines end,
 // right after. It may be called again.
 func (s *Session) Close(ctx context.Context) error {

@@ -481,3 +481,47 @@ func TestConfig(t *testing.T) {
 		t.Error("opened without brokers")
 	}
 }
+
+// TestUpgrade checks that a running session survives the upgrade of its
+// cluster to the newer rules of transactions, and one in which the broker
+// falls silent just then is given up on.
+func TestUpgrade(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent=", silent), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w world) {
+				s, l := w.open(t), newLedger()
+				n := 0
+				give := func(count int) {
+					for range count {
+						n++
+						if s.Submit(t.Context(), entry(l, fmt.Sprint(n), "a", "b")) != nil {
+							return
+						}
+						_ = s.Drain(t.Context())
+					}
+				}
+				give(5)
+				w.setVersion(t, 2)
+				// Clients learn of it with the next connection to a broker.
+				time.Sleep(time.Minute)
+				if silent {
+					w.Fault(t, kmsg.InitProducerID, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
+				}
+				give(30)
+				if silent {
+					if s.Err() == nil {
+						t.Error("the session goes on")
+					}
+					return
+				}
+				if err := s.Err(); err != nil {
+					t.Fatal(err)
+				}
+				want := strings.Join(strings.Fields(l.String()), " ")
+				if got := w.read(t, "a"); got != want || n != 35 {
+					t.Errorf("read %q, want %q", got, want)
+				}
+			}, transactions1)
+		})
+	}
+}
