@@ -164,10 +164,10 @@ func TestB8_C6_Start(t *testing.T) {
 		{name: "rewound to the beginning", commit: foreign(0), mirror: none, ends: offsets.Ends{TopicID: idNow, Stable: 60, High: 60},
 			want: offsets.StartDecision{Offset: 0, From: "rewind"}},
 		{name: "rewound to the beginning, trimmed", commit: foreign(0), mirror: none, ends: ends, gap: gone, says: "offsets 0 to 4 are gone"},
-		{name: "moved forward", commit: foreign(11), mirror: ours(10), ends: ends, unverified: unverified, says: "rewind the group to 10"},
-		{name: "moved, no mirror", commit: foreign(11), mirror: none, ends: ends, unverified: unverified, says: "unknown"},
+		{name: "moved forward", commit: foreign(11), mirror: ours(10), ends: ends, unverified: unverified, says: "move the group back to offset 10"},
+		{name: "moved, no mirror", commit: foreign(11), mirror: none, ends: ends, unverified: unverified, says: "nothing on record"},
 		{name: "moved, mirror failed", commit: foreign(11), mirror: broken, ends: ends, says: "no answer"},
-		{name: "moved, mirror of another topic", commit: foreign(11), mirror: ours(20, setTopic(idOld)), ends: ends, unverified: unverified, says: "unknown"},
+		{name: "moved, mirror of another topic", commit: foreign(11), mirror: ours(20, setTopic(idOld)), ends: ends, unverified: unverified, says: "nothing on record"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := offsets.Start(newLane(t, "audit"), c.commit, c.mirror, c.ends)

@@ -1,0 +1,88 @@
+package offsets_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/offsets"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// start judges where an attach of the lane begins, as a consumer does.
+func start(t *testing.T, s *offsets.Store, lane topics.Lane) (offsets.StartDecision, offsets.Ends) {
+	t.Helper()
+	one := []topics.Lane{lane}
+	commits := must(s.Commits(within(t), one))(t)
+	mirrors := must(s.Mirror(within(t), lane.Pipeline, one))(t)
+	ends := must(s.Ends(within(t), one))(t)
+	return offsets.Start(lane, commits[lane], mirrors[lane], ends[lane]), ends[lane]
+}
+
+// TestB8_AcceptedGap: what was not acked is gone, and an operator goes on
+// behind it. The watermark stays at what was acked until the next ack.
+func TestB8_AcceptedGap(t *testing.T) {
+	c := newCluster(t)
+	s := newScribe(t, c, "audit")
+	for i := range 6 {
+		s.segment(true, live(flusso.Position(10*(i+1)), 2))
+	}
+	store := offsets.New(c.Client(t))
+	tr := s.read()
+	acked := tr.below(tr.high / 3)
+	_, ends := start(t, store, s.lane)
+	meta := wire.Metadata{
+		Offset: acked.Next(), Through: acked.Header.Through, Sequence: acked.Header.Sequence, Epoch: 1,
+		TopicID: ends.TopicID, Incarnation: s.incarnation,
+	}
+	commit(t, c, s.lane.Group(), s.lane, acked.Next(), wire.FormatMetadata(meta))
+	gone := tr.below(tr.high - 4)
+	s.trim(gone.Next())
+
+	before, ends := start(t, store, s.lane)
+	if gap := (*flusso.GapError)(nil); !errors.As(before.Err, &gap) {
+		t.Fatalf("before: got %v, want a gap", before.Err)
+	}
+	plan := must(store.PlanAccept(within(t), s.lane, flusso.NoOffset))(t)
+	first := must(store.From(within(t), s.lane, ends.Start))(t)
+	if plan.Offset != ends.Start || plan.Meta.Sequence != first.Header.Sequence-1 ||
+		plan.Meta.Through != acked.Header.Through || plan.Acked != acked.Header.Through {
+		t.Fatalf("got plan %+v, want to go on at %s before sequence %d, acked through %s as before",
+			plan, ends.Start, first.Header.Sequence, acked.Header.Through)
+	}
+	if err := store.Accept(within(t), s.lane, plan); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := start(t, store, s.lane)
+	if after.Err != nil || after.Offset != ends.Start || after.Sequence != first.Header.Sequence {
+		t.Fatalf("after: got %+v, want to begin at %s with sequence %d", after, ends.Start, first.Header.Sequence)
+	}
+	floors := must(store.Floors(within(t), s.lane.Pipeline, s.incarnation, []topics.Lane{s.lane}))(t)
+	if f := floors[0]; f.State != flusso.FloorAcked || f.Through != acked.Header.Through {
+		t.Fatalf("got floor %+v, want acked through %s: what was given up moves it with the next ack", f, acked.Header.Through)
+	}
+}
+
+// TestCase50_AcceptOfAnActiveGroup is refused, with the members named.
+func TestCase50_AcceptOfAnActiveGroup(t *testing.T) {
+	c := newCluster(t)
+	s := newScribe(t, c, "audit")
+	s.segment(true, live(10, 1), live(20, 1))
+	member := c.Client(t, kgo.ClientID("the-sink"), kgo.ConsumerGroup(s.lane.Group()), kgo.ConsumeTopics(s.lane.Topic()), kgo.DisableAutoCommit())
+	if err := member.PollFetches(within(t)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	store := offsets.New(c.Client(t))
+	plan := must(store.PlanAccept(within(t), s.lane, 2))(t)
+	err := store.Accept(within(t), s.lane, plan)
+	active := (*offsets.GroupActiveError)(nil)
+	if !errors.As(err, &active) || len(active.Members) != 1 {
+		t.Fatalf("got %v, want the one member named", err)
+	}
+	if got := must(store.Commits(within(t), []topics.Lane{s.lane}))(t)[s.lane]; got.State != offsets.Missing {
+		t.Fatalf("got commit %+v, want none", got)
+	}
+}
