@@ -25,6 +25,7 @@ need make "what you call, .ci/run too" has make
 need "gcc libc6-dev" "the race detector" has "${CC:-gcc}"
 need python3 "the reader of the wire format in Python" has python3
 need postgresql "examples/postgres" has_postgres
+need kcat "a lane as other programs read it" has kcat
 
 if [[ ${#missing[@]} == 0 ]]; then exit; fi
 if [[ $(id -u) != 0 ]] || ! has apt-get >/dev/null; then
