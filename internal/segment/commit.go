@@ -44,7 +44,7 @@ func (s *Session) commit() {
 func (s *Session) settle(g *segment) {
 	outcome, failed := Rejected, g.failure()
 	if failed == nil {
-		failed = s.cause() // the segment before did not commit
+		failed = s.mayAsk() // not when the segment before did not commit
 	}
 	switch {
 	case failed != nil:
@@ -56,6 +56,7 @@ func (s *Session) settle(g *segment) {
 			outcome = Unknown
 		}
 	}
+	s.asked()
 	var cause error
 	if failed != nil {
 		s.fail(outcome, failed)
@@ -68,6 +69,24 @@ func (s *Session) settle(g *segment) {
 		}
 		s.resolve(e, err)
 	}
+}
+
+// mayAsk returns why the session has ended, or nil, and the next transaction is
+// then about to be ended: what ends the session from now on does not reject it.
+func (s *Session) mayAsk() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != nil {
+		return s.end.Cause
+	}
+	s.asking = true
+	return nil
+}
+
+func (s *Session) asked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = false
 }
 
 // ask asks for the commit. Its context is never cancelled: the outcome would

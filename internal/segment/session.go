@@ -55,6 +55,7 @@ type Session struct {
 	failed     uint64    // entries that the end of the session took with it after Close was called
 	inFlight   int       // segments taken from the queue and not resolved
 	active     time.Time // last time something was resolved
+	asking     bool      // a commit is asked for and not answered
 	closing    bool
 	end        *Error                  // why the session has ended
 	onEnd      context.CancelCauseFunc // gives up on the segment that is being formed
@@ -326,11 +327,15 @@ func (s *Session) Close(ctx context.Context) error {
 	s.kill() // whatever the clients wait for ends now
 	open := s.accepted - s.resolved
 	cause := fmt.Errorf("close: %d entries of %d bytes were not resolved in time: %w", open, s.unacked, context.Cause(ctx))
-	s.endLocked(Unknown, cause)
+	outcome := Rejected
+	if s.asking {
+		outcome = Unknown // of one segment; the entries behind it are rejected
+	}
+	s.endLocked(outcome, cause)
 	if open == 0 {
 		return nil
 	}
-	return &Error{Lease: s.cfg.Lease, Outcome: Unknown, Ended: true, Cause: cause}
+	return &Error{Lease: s.cfg.Lease, Outcome: outcome, Ended: true, Cause: cause}
 }
 
 // unpublished returns what a Close that waited to the end has to tell.
