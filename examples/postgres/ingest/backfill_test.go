@@ -38,7 +38,7 @@ func (p *pipeline) write(workers int) (stop func() int64) {
 		go func() {
 			defer wg.Done()
 			defer func() { _ = conn.Close(context.Background()) }()
-			pace := time.NewTicker(15 * time.Millisecond)
+			pace := time.NewTicker(25 * time.Millisecond)
 			defer pace.Stop()
 			for ctx.Err() == nil {
 				<-pace.C

@@ -168,7 +168,7 @@ func TestLargeTransactionInBatchesOfOnePosition(t *testing.T) {
 	}
 	more := (int64(w.heap) - int64(before.HeapAlloc)) >> 10
 	t.Logf("%d batches, the largest of %d bytes; at most %d KiB more heap in use for %d MiB of rows", len(largest), w.largest, more, rows*size>>20)
-	if changes != rows || len(largest) < rows*size/p.cfg.BatchBytes {
+	if changes != rows || len(largest) < rows*size/(p.cfg.BatchBytes+2*size) {
 		t.Errorf("%d changes in %d batches", changes, len(largest))
 	}
 	if w.largest > p.cfg.BatchBytes+2*size {
@@ -396,4 +396,53 @@ func TestServerThatCannot(t *testing.T) {
 			t.Errorf("got %v, want a SlotError", err)
 		}
 	})
+}
+
+// A transaction's commit record can begin exactly where the log ended at the
+// last keepalive: its position is above that of the keepalive all the same.
+func TestCommitRightBehindAKeepalive(t *testing.T) {
+	p := newPipeline(t, small)
+	p.start()
+	p.reaches("after the start")
+	open, err := pgx.Connect(t.Context(), p.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Close(context.Background()) }()
+	for i := range 5 {
+		if _, err := open.Exec(t.Context(), fmt.Sprintf(`BEGIN; INSERT INTO small VALUES (%d, 'late')`, i)); err != nil {
+			t.Fatal(err)
+		}
+		p.exec(`INSERT INTO nokey VALUES ('moves the log')`)
+		p.reaches("behind the open transaction")
+		if _, err := open.Exec(t.Context(), `COMMIT`); err != nil {
+			t.Fatal(err)
+		}
+		p.equal()
+	}
+}
+
+// A request that was answered is not served again.
+func TestD2_AnsweredRequestsStayAnswered(t *testing.T) {
+	p := newPipeline(t, small+`; INSERT INTO small VALUES (1, 'x')`)
+	p.start()
+	p.equal()
+	p.logged("snapshot requests answered")
+	eventually(t, "all requests answered", func() error {
+		if idle, err := p.stream.Idle(t.Context()); err != nil || !idle {
+			return fmt.Errorf("idle: %t, %v", idle, err)
+		}
+		return nil
+	})
+	rounds := func() int { return strings.Count(p.logs.String(), `msg="serving snapshot requests"`) }
+	before := rounds()
+	p.stop("ingest")
+	p.startIngest()
+	p.restartSinks()
+	p.exec(`INSERT INTO small VALUES (2, 'y')`)
+	p.equal()
+	p.reaches("after the restart")
+	if got := rounds(); got != before {
+		t.Errorf("%d rounds of snapshots, %d before the restart", got, before)
+	}
 }
