@@ -9,6 +9,10 @@ import (
 	"github.com/flusso/flusso-kafka/topics"
 )
 
+// fullReadEvery is the time between reads of all lanes' floors; in between only
+// the lanes that hold the watermark are read.
+const fullReadEvery = 30 * time.Second
+
 // Watermark implements [flusso.Stream]. It costs one request per group
 // coordinator; one refresh is in flight at a time and callers that come
 // meanwhile wait for their own turn.

@@ -1,0 +1,195 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+const (
+	reopenAfter    = time.Second      // first pause before a lost session is opened again
+	reopenAtMost   = 30 * time.Second // and the longest
+	maintainEvery  = 10 * time.Second // mirror and trim
+	stablePoll     = 20 * time.Millisecond
+	stableAtMost   = 30 * time.Second // transaction timeout, the broker's sweep, and room
+	closeLookupMax = 5 * time.Second
+)
+
+// writer returns the live writer session, or opens one.
+func (s *Stream) writer(ctx context.Context) (*session, error) {
+	if s.cfg.Incarnation == "" {
+		return nil, &flusso.InvalidError{What: "config of pipeline " + s.cfg.Pipeline, Reason: "publishing needs an Incarnation: name the source's change feed"}
+	}
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	se, fenced, closed, wait := s.session, s.fenced, s.closed, s.pause()
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return nil, flusso.ErrClosed
+	case se != nil && se.alive():
+		return se, nil
+	case se != nil:
+		// Its end must be judged before the next begins.
+		select {
+		case <-se.settled:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		s.mu.Lock()
+		fenced, wait = s.fenced, s.pause()
+		s.mu.Unlock()
+	}
+	if fenced != nil && !s.cfg.Standby {
+		return nil, fenced
+	}
+	if err := sleep(ctx, wait); err != nil {
+		return nil, err
+	}
+	opening, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	if err := s.describeLanes(opening); err != nil {
+		return nil, err
+	}
+	se, err := s.openSession(opening)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	first, closed := s.session == nil, s.closed
+	s.session = se
+	if first && !closed {
+		s.background.Go(s.maintain)
+	}
+	s.mu.Unlock()
+	if closed { // Close did not see this session
+		return nil, errors.Join(flusso.ErrClosed, se.close(ctx))
+	}
+	return se, nil
+}
+
+// pause says how long to wait before the next session may be opened: two
+// writers that reopen at once would fence each other for ever. Called with mu.
+func (s *Stream) pause() time.Duration {
+	if s.losses == 0 {
+		return 0
+	}
+	d := min(reopenAfter<<min(s.losses-1, 10), reopenAtMost)
+	d += time.Duration(rand.Int64N(int64(d)))
+	return d - time.Since(s.lostAt)
+}
+
+func (s *Stream) sessionEnded(se *session, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.losses++
+	s.lostAt = time.Now()
+	if errors.Is(cause, flusso.ErrFenced) {
+		s.fenced = cause
+	}
+	s.log.Warn("writer session ended", "pipeline", s.cfg.Pipeline, "epoch", se.epoch, "err", cause)
+}
+
+// published notes a committed segment: the broker is well, so the next loss
+// starts again with the shortest pause.
+func (s *Stream) published(r flusso.Receipt) {
+	s.metrics.published(r.Published)
+	s.mu.Lock()
+	s.losses = 0
+	s.mu.Unlock()
+}
+
+// awaitStable waits until no transaction is open on any lane: what a fenced
+// writer left is aborted by then and nothing can appear behind our tails.
+func (s *Stream) awaitStable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stableAtMost)
+	defer cancel()
+	for {
+		ends, err := s.store.Ends(ctx, s.names.lanes)
+		if err != nil {
+			return err
+		}
+		var open *topics.Lane
+		for _, l := range s.names.lanes {
+			e := ends[l]
+			if e.Err != nil {
+				return fmt.Errorf("ends of topic %s: %w", l.Topic(), e.Err)
+			}
+			if e.Stable < e.High {
+				open = &l
+				break
+			}
+		}
+		if open == nil {
+			return nil
+		}
+		if err := sleep(ctx, stablePoll); err != nil {
+			return s.foreignTransaction(*open, err)
+		}
+	}
+}
+
+// foreignTransaction names the producer whose open transaction holds a lane.
+func (s *Stream) foreignTransaction(l topics.Lane, cause error) error {
+	ctx, cancel := context.WithTimeout(s.life, closeLookupMax)
+	defer cancel()
+	var set kadm.TopicsSet
+	set.Add(l.Topic(), 0)
+	described, err := kadm.NewClient(s.client).DescribeProducers(ctx, set)
+	if err != nil {
+		return fmt.Errorf("a transaction stays open on topic %s and its producer cannot be found (%w): %w", l.Topic(), err, cause)
+	}
+	for _, t := range described {
+		for _, p := range t.Partitions {
+			for _, pr := range p.ActiveProducers {
+				if pr.CurrentTxnStartOffset >= 0 {
+					return fmt.Errorf("topic %s: producer %d (epoch %d) has held a transaction open since offset %d: "+
+						"find it with `kafka-transactions.sh describe-producers --topic %s --partition 0` and stop or abort it: %w",
+						l.Topic(), pr.ProducerID, pr.ProducerEpoch, pr.CurrentTxnStartOffset, l.Topic(), cause)
+				}
+			}
+		}
+	}
+	return fmt.Errorf("a transaction stays open on topic %s: %w", l.Topic(), cause)
+}
+
+// segmentConfig configures the writer sessions.
+func (s *Stream) segmentConfig() segment.Config {
+	var smallest int64
+	for _, info := range s.laneInfos() {
+		if smallest == 0 || info.maxRecord < smallest {
+			smallest = info.maxRecord
+		}
+	}
+	return segment.Config{
+		Lease: s.names.pipeline.WriterLease(), ClientOpts: s.clientOpts,
+		MaxBytes: s.cfg.SegmentBytes, MaxAge: s.cfg.SegmentAge, MaxUnackedBytes: s.cfg.MaxUnackedBytes,
+		BatchMaxBytes: int32(smallest), Logger: s.log,
+	}
+}
+
+func newProducer[T any](ctx context.Context, s *Stream, wrap func(T) flusso.Commit) (flusso.Producer[T], error) {
+	se, err := s.writer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := se.newSubmitter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &producer[T]{session: se, wrap: wrap, submitter: sub}, nil
+}
