@@ -44,7 +44,7 @@ const (
 	DefaultBudget    = 16 << 20
 	sessionTimeout   = 10 * time.Second
 	heartbeatEvery   = time.Second
-	rebalanceTimeout = 30 * time.Second
+	rebalanceTimeout = 10 * time.Second
 	commitTimeout    = 10 * time.Second // after it the outcome is unknown
 	lastCommit       = 2 * time.Second  // for the last commit when ownership is given up
 	leaveTimeout     = 2 * time.Second

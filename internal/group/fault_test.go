@@ -336,3 +336,55 @@ func (w *world) trim(to int64) {
 		w.t.Fatalf("trim: %v", err)
 	}
 }
+
+func TestAMemberThatWasCutOffComesBackWhenNobodyTookTheLane(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 4)
+		cfg := w.config(Takeover)
+		cfg.Opts = append(cfg.Opts, kgo.ClientID("consumer"))
+		c := w.attachWith(cfg, &numbers{})
+		w.ack(w.receive(c, 0))
+		w.flush(c)
+		d := w.receive(c, 1)
+		cut := w.k.Fault(t, kfaketest.Any, kfaketest.Fault{Mode: kfaketest.Disconnect, Times: -1, ClientID: "consumer"})
+		time.Sleep(time.Minute) // its session is over
+		cut.Release()
+		w.drain(c, 2, 4)
+		_ = d
+	})
+}
+
+func TestB4_AMemberThatWasCutOffDoesNotComeBackOverAnother(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world) {
+			w.produce(0, 4)
+			cfg := w.config(Takeover)
+			cfg.Opts = append(cfg.Opts, kgo.ClientID("consumer"))
+			old := w.attachWith(cfg, &numbers{})
+			w.ack(w.receive(old, 0))
+			w.flush(old)
+			d := w.receive(old, 1)
+			cut := w.k.Fault(t, kfaketest.Any, kfaketest.Fault{Mode: kfaketest.Disconnect, Times: -1, ClientID: "consumer"})
+			fresh := w.attach(Takeover)
+			w.ack(w.receive(fresh, 1))
+			w.flush(fresh)
+			time.Sleep(time.Minute)
+			if leaves {
+				w.close(fresh)
+			}
+			cut.Release()
+			var err error
+			for err == nil {
+				_, err = old.Receive(ctxOf(t, 2*time.Minute))
+			}
+			wantErr(t, "receive", err, flusso.ErrSuperseded)
+			wantErr(t, "late ack", d.Ack(context.Background()), flusso.ErrSuperseded)
+			w.wantCommitted(2)
+			if !leaves {
+				w.ack(w.receive(fresh, 2))
+				w.flush(fresh)
+				w.wantCommitted(3)
+			}
+		})
+	}
+}

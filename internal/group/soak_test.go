@@ -42,6 +42,7 @@ type soak struct {
 	serial  int
 	next    int // highest number received by current, + 1; -1 before the first
 	held    []delivery
+	ghosts  int
 	log     []string
 }
 
@@ -70,9 +71,9 @@ func (s *soak) run() {
 		s.look()
 	}
 	s.note("faults end")
-	for {
-		if s.drained() {
-			break
+	for tries := 0; !s.drained(); tries++ {
+		if tries == 20 {
+			s.fail("nothing moves")
 		}
 	}
 	s.look()
@@ -100,6 +101,7 @@ func (s *soak) reattach() {
 		if err == nil {
 			old := s.current
 			s.current, s.next, s.held = c, -1, nil
+			s.settle()
 			if old != nil {
 				_ = old.Close(ctxOf(s.t, 20*time.Second))
 			}
@@ -115,7 +117,18 @@ func (s *soak) reattach() {
 	}
 }
 
+// settle waits until a member in standby mode has joined for good. kfake never
+// expires a member that was answered but did not sync, as one does that is
+// closed in between, and its ghost would hold the lane for ever. (A broker
+// expires it after the session timeout.)
+func (s *soak) settle() {
+	if s.mode == Standby {
+		time.Sleep(20 * time.Second)
+	}
+}
+
 func (s *soak) closeCurrent() {
+	s.settle()
 	s.note("close: %v", s.current.Close(ctxOf(s.t, 20*time.Second)))
 }
 
@@ -155,8 +168,14 @@ func (s *soak) take(within time.Duration) bool {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return false
-	case errors.Is(err, flusso.ErrSuperseded) || errors.Is(err, flusso.ErrClosed):
-		s.fail("the newest consumer was ended: %v", err)
+	case errors.Is(err, flusso.ErrSuperseded):
+		// The join of one that was attaching again when it was taken over can
+		// reach the broker late, and a join has no fence.
+		if s.ghosts++; s.ghosts > 3 {
+			s.fail("the newest consumer was ended: %v", err)
+		}
+		s.reattach()
+		return true
 	case err != nil:
 		s.fail("receive: %v", err)
 	}
@@ -191,6 +210,9 @@ func (s *soak) fault() {
 	codes := []error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress}
 	f.Code = codes[s.rng.IntN(len(codes))]
 	key := keys[s.rng.IntN(len(keys))]
+	if s.mode == Standby && (key == kmsg.JoinGroup || key == kmsg.SyncGroup) {
+		return // see settle
+	}
 	if f.Mode == kfaketest.Error {
 		f.After = false
 		if key == kmsg.Fetch || key == kmsg.FindCoordinator || key == kmsg.OffsetFetch {
@@ -223,9 +245,9 @@ func (s *soak) drained() bool {
 	for len(s.held) > 0 {
 		s.ackOne(0)
 	}
-	err := s.current.Flush(ctxOf(s.t, 2*time.Minute))
+	err := s.current.Flush(ctxOf(s.t, 10*time.Minute))
 	s.note("flush: %v, committed %d", err, s.committed())
-	if err != nil && !errors.Is(err, flusso.ErrWithdrawn) {
+	if err != nil && !errors.Is(err, flusso.ErrWithdrawn) && !errors.Is(err, flusso.ErrSuperseded) {
 		s.fail("flush: %v", err)
 	}
 	if err == nil && s.committed() < soakItems {
