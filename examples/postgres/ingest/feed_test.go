@@ -321,6 +321,7 @@ func TestLostSlotSeedsEverySinkAgain(t *testing.T) {
 	p.equal()
 	first := p.slot
 	p.stop("ingest")
+	p.slotFree()
 	p.exec(`SELECT pg_drop_replication_slot($1)`, first)
 	p.exec(`DELETE FROM small WHERE id < 5; UPDATE small SET v = 'new' WHERE id > 10; INSERT INTO small VALUES (99, 'missed'); DROP TABLE gone`)
 	p.startIngest()
@@ -332,6 +333,18 @@ func TestLostSlotSeedsEverySinkAgain(t *testing.T) {
 	p.reaches("with the new slot")
 }
 
+// slotFree waits until the server has noticed that the engine is gone.
+func (p *pipeline) slotFree() {
+	p.t.Helper()
+	eventually(p.t, "slot", func() error {
+		var active bool
+		if err := p.db.QueryRow(p.t.Context(), "SELECT active FROM pg_replication_slots WHERE slot_name = $1", p.slot).Scan(&active); err != nil || active {
+			return fmt.Errorf("active: %t, %v", active, err)
+		}
+		return nil
+	})
+}
+
 func TestSlotMovedBySomebodyElse(t *testing.T) {
 	p := newPipeline(t, small)
 	p.start()
@@ -340,6 +353,7 @@ func TestSlotMovedBySomebodyElse(t *testing.T) {
 	p.reaches("after the start")
 	p.stop("ingest")
 	p.exec(`INSERT INTO small VALUES (2, 'lost')`)
+	p.slotFree()
 	p.exec(`SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, p.slot)
 	s := p.open()
 	err := s.Run(t.Context(), p.stream)

@@ -145,9 +145,14 @@ func (p *pipeline) dropSlots() {
 		return
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
-	if _, err := conn.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database() AND NOT active"); err != nil {
-		p.t.Error(err)
-	}
+	eventually(p.t, "drop the slots", func() error {
+		var left int
+		if err := conn.QueryRow(context.Background(), "SELECT count(*) FROM pg_replication_slots WHERE database = current_database() AND active").Scan(&left); err != nil || left > 0 {
+			return fmt.Errorf("%d active, %v", left, err)
+		}
+		_, err := conn.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+		return err
+	})
 }
 
 // open opens the source, and the stream for its incarnation.
