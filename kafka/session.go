@@ -346,25 +346,11 @@ func (se *session) explain(ctx context.Context, err error) error {
 // two apart, since a timed out transaction gets the same answers as a fenced one.
 func (se *session) settle() {
 	<-se.seg.Done()
-	s := se.stream
 	cause := se.seg.Err()
-	switch {
-	case cause == nil:
+	if errors.Is(cause, flusso.ErrClosed) {
 		cause = flusso.ErrClosed
-	default:
-		ctx, cancel := context.WithTimeout(s.life, settleTimeout)
-		if newer := se.newerEpoch(ctx); newer > se.epoch {
-			cause = errors.Join(&flusso.FencedError{
-				Lease: "writer of pipeline " + s.cfg.Pipeline, Epoch: se.epoch, Newer: newer,
-			}, cause)
-		}
-		cancel()
-		closing, cancel := context.WithTimeout(context.Background(), settleTimeout)
-		if err := se.seg.Close(closing); err != nil {
-			s.log.Warn("closing an ended writer session", "pipeline", s.cfg.Pipeline, "epoch", se.epoch, "err", err)
-		}
-		cancel()
-		s.sessionEnded(se, cause)
+	} else {
+		cause = se.judge(cause)
 	}
 	se.mu.Lock()
 	defer se.mu.Unlock()
@@ -374,6 +360,25 @@ func (se *session) settle() {
 		finish()
 	}
 	se.pending = nil
+}
+
+// judge closes what is left of a session that failed and returns why it did.
+func (se *session) judge(cause error) error {
+	s := se.stream
+	ctx, cancel := context.WithTimeout(s.life, settleTimeout)
+	defer cancel()
+	if newer := se.newerEpoch(ctx); newer > se.epoch {
+		cause = errors.Join(&flusso.FencedError{
+			Lease: "writer of pipeline " + s.cfg.Pipeline, Epoch: se.epoch, Newer: newer,
+		}, cause)
+	}
+	closing, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	if err := se.seg.Close(closing); err != nil {
+		s.log.Debug("closed an ended writer session", "pipeline", s.cfg.Pipeline, "epoch", se.epoch, "err", err)
+	}
+	s.sessionEnded(se, cause)
+	return cause
 }
 
 func (se *session) newerEpoch(ctx context.Context) (epoch uint64) {
