@@ -2,7 +2,10 @@ package kafka
 
 import (
 	"context"
+	"strconv"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/offsets"
@@ -10,8 +13,12 @@ import (
 )
 
 // mirrorAtLeast is how often the mirror is committed although nothing moved:
-// well within the seven days after which a group's offsets expire.
-const mirrorAtLeast = 12 * time.Hour
+// well within the seven days after which a group's offsets expire. Brokers that
+// keep them for a shorter time get a part of that.
+const (
+	mirrorAtLeast = 12 * time.Hour
+	mirrorPart    = 4
+)
 
 // maintain mirrors the lanes' verified offsets into the ingest group and trims
 // the lanes behind them, for as long as the stream lives. It runs in the
@@ -24,6 +31,9 @@ func (s *Stream) maintain() {
 	m := maintenance{stream: s, mirrored: map[topics.Lane]mirrored{}, trims: map[topics.Lane]*trimQueue{}}
 	for sleep(s.life, every) == nil {
 		ctx, cancel := context.WithTimeout(s.life, maintainEvery)
+		if m.mirrorEvery == 0 {
+			m.mirrorEvery = s.mirrorEvery(ctx)
+		}
 		m.round(ctx, time.Now())
 		cancel()
 	}
@@ -31,14 +41,35 @@ func (s *Stream) maintain() {
 
 // maintenance is the state of [Stream.maintain]; one goroutine owns it.
 type maintenance struct {
-	stream   *Stream
-	mirrored map[topics.Lane]mirrored
-	trims    map[topics.Lane]*trimQueue
+	stream      *Stream
+	mirrorEvery time.Duration
+	mirrored    map[topics.Lane]mirrored
+	trims       map[topics.Lane]*trimQueue
 }
 
 type mirrored struct {
 	offset flusso.Offset
 	at     time.Time
+}
+
+// mirrorEvery asks the brokers for how long they keep offsets. Where they
+// don't say, or mayn't, it goes by their default.
+func (s *Stream) mirrorEvery(ctx context.Context) time.Duration {
+	adm := kadm.NewClient(s.client)
+	brokers, err := adm.ListBrokers(ctx)
+	if err != nil || len(brokers) == 0 {
+		return mirrorAtLeast
+	}
+	configs, err := adm.DescribeBrokerConfigs(ctx, brokers[0].NodeID)
+	if err != nil || len(configs) == 0 {
+		return mirrorAtLeast
+	}
+	for _, c := range configs[0].Configs {
+		if minutes, err := strconv.Atoi(c.MaybeValue()); c.Key == "offsets.retention.minutes" && err == nil && minutes > 0 {
+			return min(mirrorAtLeast, time.Duration(minutes)*time.Minute/mirrorPart)
+		}
+	}
+	return mirrorAtLeast
 }
 
 // round is one pass over all lanes. What fails in it is tried again in the
@@ -70,11 +101,20 @@ func (m *maintenance) round(ctx context.Context, now time.Time) {
 
 func (m *maintenance) mirror(ctx context.Context, now time.Time, verified map[topics.Lane]offsets.Commit) {
 	due := make(map[topics.Lane]offsets.Commit)
-	for l, c := range verified {
+	var kept []topics.Lane
+	for _, l := range m.stream.names.lanes {
 		last, known := m.mirrored[l]
-		if !known || c.Offset > last.offset || now.Sub(last.at) >= mirrorAtLeast {
+		old := !known || now.Sub(last.at) >= m.mirrorEvery
+		c, ok := verified[l]
+		switch {
+		case ok && (old || c.Offset > last.offset):
 			due[l] = c
+		case !ok && old:
+			kept = append(kept, l)
 		}
+	}
+	if err := m.keep(ctx, now, kept, due); err != nil {
+		m.stream.maintenanceFailed(ctx, "read the mirror in group "+m.stream.names.pipeline.IngestGroup(), err)
 	}
 	if len(due) == 0 {
 		return
@@ -86,6 +126,28 @@ func (m *maintenance) mirror(ctx context.Context, now time.Time, verified map[to
 	for l, c := range due {
 		m.mirrored[l] = mirrored{c.Offset, now}
 	}
+}
+
+// keep makes due what the mirror has of lanes whose group has nothing that
+// could be mirrored: it expired, or somebody moved it. What the mirror says of
+// them is then all there is, and would expire as well.
+func (m *maintenance) keep(ctx context.Context, now time.Time, lanes []topics.Lane, due map[topics.Lane]offsets.Commit) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	mirror, err := m.stream.store.Mirror(ctx, m.stream.names.pipeline, lanes)
+	if err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		switch c := mirror[l]; {
+		case c.Own():
+			due[l] = c
+		case c.State == offsets.Missing:
+			m.mirrored[l] = mirrored{flusso.NoOffset, now} // never attached: nothing to look at again for long
+		}
+	}
+	return nil
 }
 
 // trimQueue holds the floors of a lane that are not old enough to trim to.
