@@ -80,7 +80,7 @@ func newPipeline(t *testing.T, schema string) *pipeline {
 	p := &pipeline{t: t, source: pgtest.Database(t), target: pgtest.Database(t), running: make(map[string]func() error)}
 	p.logs = &log{t: t, ch: make(chan struct{}, 1)}
 	t.Cleanup(func() {
-		if t.Failed() || os.Getenv("SHOW") != "" {
+		if t.Failed() {
 			t.Log(p.logs.String())
 		}
 	})
