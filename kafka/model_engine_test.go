@@ -425,7 +425,7 @@ func (w *world) closeEngine() {
 	w.say("engine %d closes", w.writer.number)
 	e := w.writer
 	err := e.s.Close(w.ctx())
-	if err != nil && len(w.faults) == 0 && !w.disturbed() {
+	if err != nil && len(w.faults) == 0 && !w.disturbed() && !e.hurt {
 		w.fail("close of engine %d: %v", e.number, err)
 	}
 	if err == nil && len(w.faults) == 0 {
@@ -444,7 +444,9 @@ func (w *world) secondWriter() {
 	w.writer = nil
 	w.say("a second engine opens beside engine %d", first.number)
 	w.old = append(w.old, first)
-	w.ensureEngine()
+	if w.ensureEngine(); w.writer != nil && len(first.waiting) > 0 {
+		w.writer.hurt = true
+	}
 }
 
 // zombie lets a superseded engine publish on.

@@ -53,6 +53,7 @@ type modelSink struct {
 	next  int
 	outs  []out
 	acked map[int]bool // in this attach
+	calm  int          // the step of its attach, or of its last flush
 }
 
 type out struct {
@@ -200,7 +201,7 @@ func (w *world) attach(l *modelLane) bool {
 		}
 		return false
 	}
-	l.sink = &modelSink{s: s, c: c, base: -1, acked: map[int]bool{}}
+	l.sink = &modelSink{s: s, c: c, base: -1, acked: map[int]bool{}, calm: w.step}
 	return true
 }
 
@@ -240,7 +241,7 @@ func (w *world) receive(l *modelLane) {
 	// The consumer attached anew, by itself where a fault was: nothing that
 	// was not acked may be behind, nothing that was acked durably comes again.
 	if k.base >= 0 {
-		if !w.disturbed() && len(w.faults) == 0 {
+		if !w.shaken(k) {
 			w.fail("sink %s: received item %d, want %d", l.name, at, k.next)
 		}
 		for _, o := range k.outs {
@@ -309,12 +310,18 @@ func (w *world) ack(l *modelLane) {
 	}
 	k.outs = slices.Delete(k.outs, i, i+1)
 	l.acked[o.at], k.acked[o.at] = true, true
-	if err := o.d.Ack(context.Background()); err != nil && len(w.faults) == 0 && !w.disturbed() {
+	if err := o.d.Ack(context.Background()); err != nil && !w.shaken(k) {
 		w.fail("sink %s: acking item %d again: %v", l.name, o.at, err)
 	}
 	if w.rng.IntN(4) > 0 {
 		w.ack(l)
 	}
+}
+
+// shaken: a fault was about since the sink attached or flushed, and what it
+// did may show only now.
+func (w *world) shaken(k *modelSink) bool {
+	return len(w.faults) > 0 || w.faulted >= k.calm || w.disturbed()
 }
 
 // withdrawn judges an ack that was refused.
@@ -323,7 +330,7 @@ func (w *world) withdrawn(l *modelLane, err error) {
 	if !errors.Is(err, flusso.ErrWithdrawn) {
 		w.fail("sink %s: ack is refused with %v", l.name, err)
 	}
-	if len(w.faults) == 0 && !w.disturbed() {
+	if !w.shaken(l.sink) {
 		w.fail("sink %s: deliveries were withdrawn although nothing happened: %v", l.name, err)
 	}
 }
@@ -367,11 +374,12 @@ func (w *world) flush(l *modelLane) {
 	err := k.c.Flush(w.ctx())
 	w.say("sink %s flushes: %v", l.name, err)
 	switch {
-	case errors.Is(err, flusso.ErrWithdrawn) && (w.disturbed() || len(w.faults) > 0), errors.Is(err, context.DeadlineExceeded) && len(w.faults) > 0:
+	case errors.Is(err, flusso.ErrWithdrawn) && w.shaken(k), errors.Is(err, context.DeadlineExceeded) && len(w.faults) > 0:
 		return
 	case err != nil:
 		w.fail("sink %s: flush: %v", l.name, err)
-	case k.base < 0:
+	}
+	if k.calm = w.step; k.base < 0 {
 		return
 	}
 	n := k.base
@@ -414,7 +422,7 @@ func (w *world) closeSink(l *modelLane) {
 	k := l.sink
 	err := k.c.Close(w.ctx())
 	w.say("sink %s closes: %v", l.name, err)
-	if err != nil && len(w.faults) == 0 && !w.disturbed() {
+	if err != nil && !w.shaken(k) {
 		w.fail("sink %s: close: %v", l.name, err)
 	}
 	for _, o := range k.outs {

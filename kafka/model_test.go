@@ -128,12 +128,31 @@ func (w *world) run(steps int) {
 		do     func()
 	}
 	actions := []action{
-		{20, w.publishNext}, {8, w.publishOneLane}, {6, w.publishPipelined}, {6, w.publishSnapshot}, {3, w.publishWrong},
-		{25, func() { w.receive(w.lane()) }}, {25, func() { w.ack(w.lane()) }}, {5, func() { w.nack(w.lane()) }},
-		{6, func() { w.flush(w.lane()) }}, {4, func() { w.closeSink(w.lane()) }}, {4, func() { w.crashSink(w.lane()) }},
-		{5, func() { w.takeover(w.lane()) }}, {3, w.crashEngine}, {2, w.closeEngine}, {3, w.secondWriter}, {4, w.zombie},
-		{3, w.wait}, {3, func() { w.trimByHand(w.lane()) }}, {3, func() { w.rewind(w.lane()) }}, {2, func() { w.jump(w.lane()) }},
-		{2, func() { w.expire(w.lane()) }}, {1, w.newIncarnation}, {8, w.fault}, {2, w.newWatcher}, {3, func() { w.caughtUp(w.lane()) }},
+		{20, w.publishNext},
+		{8, w.publishOneLane},
+		{6, w.publishPipelined},
+		{6, w.publishSnapshot},
+		{3, w.publishWrong},
+		{25, func() { w.receive(w.lane()) }},
+		{25, func() { w.ack(w.lane()) }},
+		{5, func() { w.nack(w.lane()) }},
+		{6, func() { w.flush(w.lane()) }},
+		{4, func() { w.closeSink(w.lane()) }},
+		{4, func() { w.crashSink(w.lane()) }},
+		{5, func() { w.takeover(w.lane()) }},
+		{3, w.crashEngine},
+		{2, w.closeEngine},
+		{3, w.secondWriter},
+		{4, w.zombie},
+		{3, w.wait},
+		{3, func() { w.trimByHand(w.lane()) }},
+		{3, func() { w.rewind(w.lane()) }},
+		{2, func() { w.jump(w.lane()) }},
+		{2, func() { w.expire(w.lane()) }},
+		{1, w.newIncarnation},
+		{8, w.fault},
+		{2, w.newWatcher},
+		{3, func() { w.caughtUp(w.lane()) }},
 	}
 	total := 0
 	for _, a := range actions {
@@ -295,6 +314,7 @@ func (w *world) openStream(incarnation string) flusso.Stream {
 	w.t.Helper()
 	for _, f := range w.faults { // opening is tested by the fault tests
 		f.in.Release()
+		w.faulted = w.step
 	}
 	w.faults = nil
 	s := w.p.Stream(w.t, incarnation)
