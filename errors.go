@@ -112,7 +112,7 @@ func (e *FencedError) Error() string {
 // Is reports whether target is [ErrFenced].
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// GapError: items that were not acked are gone. The consumer delivers nothing
+// GapError says that items that were not acked are gone. The consumer delivers nothing
 // more; nothing is skipped until an operator decides.
 type GapError struct {
 	Sink         string
@@ -129,8 +129,8 @@ func (e *GapError) Error() string {
 		e.Sink, e.Topic, e.Group, e.From, e.To, e.Cause, e.Acked, e.Next, e.Sink, e.Sink)
 }
 
-// UnverifiedError: the committed offset was set by somebody else and is ahead
-// of what this lane had acked. The watermark stays, nothing is trimmed.
+// UnverifiedError says that the committed offset was set by somebody else and
+// is ahead of what this lane had acked. The watermark stays, nothing is trimmed.
 type UnverifiedError struct {
 	Sink         string
 	Topic, Group string

@@ -2,6 +2,7 @@ package flusso
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -115,10 +116,8 @@ func CheckRequest(r Request, sinks []string) error {
 
 // CheckSink returns an [*UnknownSinkError] unless sinks contains sink.
 func CheckSink(sink string, sinks []string) error {
-	for _, s := range sinks {
-		if s == sink {
-			return nil
-		}
+	if slices.Contains(sinks, sink) {
+		return nil
 	}
 	return &UnknownSinkError{Sink: sink, Known: append([]string(nil), sinks...)}
 }

@@ -402,8 +402,7 @@ func TestD2_AnAckThatIsNoneOfOursIsRefused(t *testing.T) {
 	d := must(must(other.Requests().Consumer(ctx))(t).Receive(ctx))(t)
 	c := commits(t, s)
 	_, err := c.Publish(ctx, flusso.Commit{Acks: []flusso.Delivery[flusso.Request]{d}})
-	var invalid *flusso.InvalidError
-	if !errors.As(err, &invalid) {
+	if _, ok := errors.AsType[*flusso.InvalidError](err); !ok {
 		t.Fatalf("got %v, want an invalid commit", err)
 	}
 	must(c.Publish(ctx, at(1, "a")))(t)

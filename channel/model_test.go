@@ -62,7 +62,7 @@ type out struct {
 // world is the stream under test beside the model of it.
 type world struct {
 	t       *testing.T
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // of one run
 	rng     *rand.Rand
 	s       *channel.Stream
 	commits flusso.Producer[flusso.Commit]

@@ -212,8 +212,7 @@ func (l *laneReader) Broken(ctx context.Context, next flusso.Offset, mark laneMa
 			}
 		}
 	}
-	var loss *kgo.ErrDataLoss
-	if errors.As(err, &loss) {
+	if loss, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
 		gap.From, gap.To = flusso.Offset(loss.ResetTo), flusso.Offset(loss.ConsumedTo)
 		gap.Cause = "the log was truncated after an election"
 	}

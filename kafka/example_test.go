@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"time"
 
@@ -21,16 +20,16 @@ func Example() {
 	defer cancel()
 	dir, err := os.MkdirTemp("", "flusso-example-")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	broker, err := embedded.Open(ctx, dir) // yours is kgo.SeedBrokers("kafka:9092")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = broker.Close() }()
 	if err := run(ctx, broker.Opts()); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// search applies upsert orders/17 {"total":42}

@@ -28,8 +28,13 @@ func TestAdmission(t *testing.T) {
 			{at: 5}, {at: 5, fails: true}, {at: 4, fails: true}, {at: 6},
 		}},
 		{"B10 equal only behind more, and then required", admission{}, []step{
-			{at: 5, more: true}, {at: 6, fails: true}, {at: 4, fails: true},
-			{at: 5, more: true}, {at: 5}, {at: 5, fails: true}, {at: 6},
+			{at: 5, more: true},
+			{at: 6, fails: true},
+			{at: 4, fails: true},
+			{at: 5, more: true},
+			{at: 5},
+			{at: 5, fails: true},
+			{at: 6},
 		}},
 		{"B9 replays are dropped until the lane goes on", admission{newest: 10}, []step{
 			{at: 8, dropped: true}, {at: 10, dropped: true}, {at: 9, dropped: true}, {at: 11}, {at: 11, fails: true}, {at: 10, fails: true},
@@ -98,9 +103,16 @@ func TestTrimQueue(t *testing.T) {
 		now   int
 		want  flusso.Offset
 	}{
-		{10, 0, -1}, {20, 2, -1}, {20, 4, -1}, {30, 5, 10}, {30, 6, -1}, {30, 7, 20},
+		{10, 0, -1},
+		{20, 2, -1},
+		{20, 4, -1},
+		{30, 5, 10},
+		{30, 6, -1},
+		{30, 7, 20},
 		{25, 8, -1}, // rewound: 30 is not acked any more
-		{25, 12, -1}, {25, 13, 25}, {25, 30, -1},
+		{25, 12, -1},
+		{25, 13, 25},
+		{25, 30, -1},
 	} {
 		got, ok := q.due(s.floor, at(s.now), 5*time.Minute)
 		if !ok {

@@ -31,7 +31,7 @@ type Stream struct {
 	store   *offsets.Store
 	metrics *metrics
 
-	life       context.Context // ends when Close begins; bounds background work
+	life       context.Context //nolint:containedctx // ends when Close begins; bounds background work
 	stop       context.CancelFunc
 	background sync.WaitGroup
 

@@ -25,7 +25,7 @@ type Acceptance struct {
 	Acked flusso.Position
 }
 
-// GroupActiveError: a group has members, and moving its offset under them
+// GroupActiveError says that a group has members, and moving its offset under them
 // would be undone or lose what they have in flight.
 type GroupActiveError struct {
 	Group   string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -209,9 +210,7 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 				got := s.offsetFetch(ctx, node, ws, ids)
 				mu.Lock()
 				defer mu.Unlock()
-				for w, c := range got {
-					out[w] = c
-				}
+				maps.Copy(out, got)
 			})
 		}
 		wg.Wait()
@@ -232,7 +231,7 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 		}
 		pending, age = append(left, recreated...), 0
 	}
-	return out, nil
+	return out, nil //nolint:nilerr // each offset has its own error
 }
 
 // recreated returns those of wants whose lane has another topic ID than the

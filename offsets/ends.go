@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -62,9 +63,7 @@ func (s *Store) ends(ctx context.Context, lanes []topics.Lane, age time.Duration
 			got := s.listEnds(ctx, leader, ps)
 			mu.Lock()
 			defer mu.Unlock()
-			for l, e := range got {
-				out[l] = e
-			}
+			maps.Copy(out, got)
 		})
 		var left []topics.Lane
 		for _, l := range pending {

@@ -55,7 +55,7 @@ func (s *Store) identify(ctx context.Context, lanes []topics.Lane, age time.Dura
 	req := kmsg.NewPtrMetadataRequest()
 	for _, l := range ask {
 		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(l.Topic())
+		t.Topic = new(l.Topic())
 		req.Topics = append(req.Topics, t)
 	}
 	var resp *kmsg.MetadataResponse

@@ -36,12 +36,15 @@ var (
 func setOffset(o flusso.Offset) func(*offsets.Metadata) {
 	return func(m *offsets.Metadata) { m.Offset = o }
 }
+
 func setTopic(id [16]byte) func(*offsets.Metadata) {
 	return func(m *offsets.Metadata) { m.TopicID = id }
 }
+
 func setIncarnation(s string) func(*offsets.Metadata) {
 	return func(m *offsets.Metadata) { m.Incarnation = s }
 }
+
 func nothingAcked(m *offsets.Metadata)  { m.Through, m.Sequence, m.Epoch, m.Incarnation = 0, 0, 0, "" }
 func snapshotsOnly(m *offsets.Metadata) { m.Through = flusso.NoPosition }
 
@@ -134,35 +137,55 @@ func TestB8_C6_Start(t *testing.T) {
 		unverified     *flusso.UnverifiedError
 		says           string
 	}{
-		{name: "ours", commit: ours(10), mirror: none, ends: ends,
-			want: offsets.StartDecision{Offset: 10, Sequence: 6, Through: 40, From: "commit"}},
-		{name: "ours, mirror failed", commit: ours(10), mirror: broken, ends: ends,
-			want: offsets.StartDecision{Offset: 10, Sequence: 6, Through: 40, From: "commit"}},
-		{name: "ours, another incarnation", commit: ours(10, setIncarnation("db0:slot")), mirror: none, ends: ends,
-			want: offsets.StartDecision{Offset: 10, Sequence: 6, Through: 40, From: "commit"}},
-		{name: "ours, nothing acked", commit: ours(4, nothingAcked), mirror: none, ends: ends,
-			want: offsets.StartDecision{Offset: 4, Sequence: 1, From: "commit"}},
-		{name: "ours, at the log start", commit: ours(4), mirror: none, ends: ends,
-			want: offsets.StartDecision{Offset: 4, Sequence: 6, Through: 40, From: "commit"}},
-		{name: "ours, at the end", commit: ours(60), mirror: none, ends: ends,
-			want: offsets.StartDecision{Offset: 60, Sequence: 6, Through: 40, From: "commit"}},
+		{
+			name: "ours", commit: ours(10), mirror: none, ends: ends,
+			want: offsets.StartDecision{Offset: 10, Sequence: 6, Through: 40, From: "commit"},
+		},
+		{
+			name: "ours, mirror failed", commit: ours(10), mirror: broken, ends: ends,
+			want: offsets.StartDecision{Offset: 10, Sequence: 6, Through: 40, From: "commit"},
+		},
+		{
+			name: "ours, another incarnation", commit: ours(10, setIncarnation("db0:slot")), mirror: none, ends: ends,
+			want: offsets.StartDecision{Offset: 10, Sequence: 6, Through: 40, From: "commit"},
+		},
+		{
+			name: "ours, nothing acked", commit: ours(4, nothingAcked), mirror: none, ends: ends,
+			want: offsets.StartDecision{Offset: 4, Sequence: 1, From: "commit"},
+		},
+		{
+			name: "ours, at the log start", commit: ours(4), mirror: none, ends: ends,
+			want: offsets.StartDecision{Offset: 4, Sequence: 6, Through: 40, From: "commit"},
+		},
+		{
+			name: "ours, at the end", commit: ours(60), mirror: none, ends: ends,
+			want: offsets.StartDecision{Offset: 60, Sequence: 6, Through: 40, From: "commit"},
+		},
 		{name: "ours, below the log start", commit: ours(3), mirror: none, ends: ends, gap: gone, says: "offsets 3 to 4 are gone"},
 		{name: "ours, past the end", commit: ours(61), mirror: none, ends: ends, gap: gone, says: "truncated"},
 		{name: "ours, recreated", commit: ours(10, setTopic(idOld)), mirror: none, ends: ends, gap: gone, says: "recreated"},
-		{name: "never attached", commit: none, mirror: none, ends: ends,
-			want: offsets.StartDecision{Offset: 4, Sequence: 1, From: "log start"}},
-		{name: "expired", commit: none, mirror: ours(20), ends: ends,
-			want: offsets.StartDecision{Offset: 20, Sequence: 6, Through: 40, From: "mirror"}},
+		{
+			name: "never attached", commit: none, mirror: none, ends: ends,
+			want: offsets.StartDecision{Offset: 4, Sequence: 1, From: "log start"},
+		},
+		{
+			name: "expired", commit: none, mirror: ours(20), ends: ends,
+			want: offsets.StartDecision{Offset: 20, Sequence: 6, Through: 40, From: "mirror"},
+		},
 		{name: "expired, below the log start", commit: none, mirror: ours(3), ends: ends, gap: gone, says: "offsets 3 to 4 are gone"},
 		{name: "expired, recreated", commit: none, mirror: ours(20, setTopic(idOld)), ends: ends, gap: gone, says: "recreated"},
 		{name: "expired, mirror failed", commit: none, mirror: broken, ends: ends, says: "no answer"},
 		{name: "failed", commit: broken, mirror: ours(20), ends: ends, says: "no answer"},
 		{name: "ends failed", commit: ours(10), mirror: none, ends: offsets.Ends{Err: errors.New("no ends")}, says: "no ends"},
-		{name: "rewound", commit: foreign(9), mirror: ours(10), ends: ends,
-			want: offsets.StartDecision{Offset: 9, From: "rewind"}},
+		{
+			name: "rewound", commit: foreign(9), mirror: ours(10), ends: ends,
+			want: offsets.StartDecision{Offset: 9, From: "rewind"},
+		},
 		{name: "rewound below the log start", commit: foreign(2), mirror: ours(10), ends: ends, gap: gone, says: "offsets 2 to 4 are gone"},
-		{name: "rewound to the beginning", commit: foreign(0), mirror: none, ends: offsets.Ends{TopicID: idNow, Stable: 60, High: 60},
-			want: offsets.StartDecision{Offset: 0, From: "rewind"}},
+		{
+			name: "rewound to the beginning", commit: foreign(0), mirror: none, ends: offsets.Ends{TopicID: idNow, Stable: 60, High: 60},
+			want: offsets.StartDecision{Offset: 0, From: "rewind"},
+		},
 		{name: "rewound to the beginning, trimmed", commit: foreign(0), mirror: none, ends: ends, gap: gone, says: "offsets 0 to 4 are gone"},
 		{name: "moved forward", commit: foreign(11), mirror: ours(10), ends: ends, unverified: unverified, says: "move the group back to offset 10"},
 		{name: "moved, no mirror", commit: foreign(11), mirror: none, ends: ends, unverified: unverified, says: "nothing on record"},

@@ -27,9 +27,9 @@ type Lag struct {
 	// Batches, Envelopes, Bytes (keys and values, uncompressed) and Changes
 	// (of the source) count the retained items that were not acked.
 	Batches, Envelopes, Bytes, Changes uint64
-	Seconds                            time.Duration // age of the first item not acked; 0 when caught up
+	Age                                time.Duration // age of the first item not acked; 0 when caught up
 	// Known is false without a committed offset: how much waits is then not
-	// known, the counts and Seconds are 0, and Retained says what could.
+	// known, the counts and Age are 0, and Retained says what could.
 	Known    bool
 	Retained Totals // everything in the log, while Known is false
 	Gap      *Gap   // the committed offset is below the log start; nil otherwise
@@ -201,7 +201,7 @@ func (m *measure) finish() {
 		return
 	}
 	m.lag.Batches, m.lag.Envelopes, m.lag.Bytes, m.lag.Changes = waiting.Batches, waiting.Envelopes, waiting.Bytes, waiting.Changes
-	m.lag.Seconds = max(0, m.lag.ReadAt.Sub(first.BuiltAt))
+	m.lag.Age = max(0, m.lag.ReadAt.Sub(first.BuiltAt))
 	if g := m.lag.Gap; g != nil && m.commit.Own() && first.Sequence > m.commit.Meta.Sequence {
 		g.Known, g.Items = true, first.Sequence-1-m.commit.Meta.Sequence
 	}

@@ -100,7 +100,7 @@ func TestCase44_NeverNegative(t *testing.T) {
 		}
 		lags, err := st.Lag(within(t), []topics.Lane{s.lane})
 		l := lags[s.lane]
-		if err != nil || l.Batches > n+1 || l.Envelopes > n+1 || l.Seconds < 0 || l.Known && l.Tail < l.Committed && l.Batches > 0 {
+		if err != nil || l.Batches > n+1 || l.Envelopes > n+1 || l.Age < 0 || l.Known && l.Tail < l.Committed && l.Batches > 0 {
 			t.Fatalf("look %d: got %+v, %v", looks, l, err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestCase44_NeverNegative(t *testing.T) {
 	wg.Wait()
 	tr := s.read()
 	ack(t, s, st, tr.items[len(tr.items)-1])
-	if l := lagOf(t, st, s.lane); l.Batches != 0 || l.Seconds != 0 || !l.Known {
+	if l := lagOf(t, st, s.lane); l.Batches != 0 || l.Age != 0 || !l.Known {
 		t.Errorf("caught up: got %+v", l)
 	}
 	t.Logf("%d looks at %d segments", looks, n)
@@ -127,7 +127,7 @@ func TestCase45_CaughtUpOnAnIdleTransactionalTopic(t *testing.T) {
 		t.Fatalf("the log ends at %s, only %s is committed: nothing tested", tr.high, tr.items[1].Next())
 	}
 	requests := count(s.c)
-	if l := lagOf(t, st, s.lane); l.Batches != 0 || l.Seconds != 0 || l.Bytes != 0 || !l.Known || l.Through != 2 || l.Undecided {
+	if l := lagOf(t, st, s.lane); l.Batches != 0 || l.Age != 0 || l.Bytes != 0 || !l.Known || l.Through != 2 || l.Undecided {
 		t.Errorf("got %+v", l)
 	}
 	if got := requests.take()[kmsg.Fetch]; got > 3 {
@@ -136,11 +136,11 @@ func TestCase45_CaughtUpOnAnIdleTransactionalTopic(t *testing.T) {
 	// Also for another tool's offset, and with a transaction in flight.
 	commit(t, s.c, s.lane.Group(), s.lane, tr.high, "a tool")
 	end := s.begin(live(3, 2))
-	if l := lagOf(t, st, s.lane); l.Batches != 0 || l.Seconds != 0 || !l.Known || l.Through != 2 || !l.Undecided {
+	if l := lagOf(t, st, s.lane); l.Batches != 0 || l.Age != 0 || !l.Known || l.Through != 2 || !l.Undecided {
 		t.Errorf("in flight: got %+v", l)
 	}
 	end(true)
-	if l := lagOf(t, st, s.lane); l.Batches != 1 || l.Envelopes != 2 || l.Seconds <= 0 {
+	if l := lagOf(t, st, s.lane); l.Batches != 1 || l.Envelopes != 2 || l.Age <= 0 {
 		t.Errorf("committed: got %+v", l)
 	}
 }
@@ -154,7 +154,7 @@ func TestLagWithoutCommit(t *testing.T) {
 	s.segment(true, live(1, 3), snapshot(2))
 	s.segment(true, live(2, 1))
 	l := lagOf(t, st, s.lane)
-	if l.Known || l.Batches != 0 || l.Retained != s.last.Totals || l.Seconds != 0 {
+	if l.Known || l.Batches != 0 || l.Retained != s.last.Totals || l.Age != 0 {
 		t.Errorf("got %+v, want all retained: %+v", l, s.last.Totals)
 	}
 	tr := s.read()
@@ -209,8 +209,8 @@ func TestLagSeconds(t *testing.T) {
 		if i+1 < len(tr.items) {
 			want = l.ReadAt.Sub(tr.items[i+1].Header.BuiltAt)
 		}
-		if l.Seconds != want {
-			t.Errorf("after item %d: got %s, want %s", i, l.Seconds, want)
+		if l.Age != want {
+			t.Errorf("after item %d: got %s, want %s", i, l.Age, want)
 		}
 	}
 }

@@ -55,7 +55,6 @@ type scribe struct {
 
 	ids  [topics.WriterIDs]*kgo.Client
 	turn int
-	open int // segments before their commit
 
 	last        wire.Header // of the newest item that was committed or is in an open segment
 	incarnation string

@@ -268,11 +268,11 @@ func checkLag(t *testing.T, rnd *rand.Rand, s *scribe, st *offsets.Store, tr tru
 	}
 	switch {
 	case first == nil:
-		if got.Seconds != 0 || got.Bytes != 0 {
-			t.Fatalf("caught up, but lag is %s and %d bytes", got.Seconds, got.Bytes)
+		if got.Age != 0 || got.Bytes != 0 {
+			t.Fatalf("caught up, but lag is %s and %d bytes", got.Age, got.Bytes)
 		}
-	case got.Seconds < before.Sub(first.BuiltAt) || got.Seconds > time.Since(first.BuiltAt):
-		t.Fatalf("lag in seconds: got %s, want the age of %s", got.Seconds, first.BuiltAt)
+	case got.Age < before.Sub(first.BuiltAt) || got.Age > time.Since(first.BuiltAt):
+		t.Fatalf("lag in seconds: got %s, want the age of %s", got.Age, first.BuiltAt)
 	}
 	if below := tr.below(off); below != nil {
 		// The bytes of what is acked and of what is not make up the lane.

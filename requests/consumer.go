@@ -188,7 +188,7 @@ func (q *reader) gap(from, to flusso.Offset, cause string) *GapError {
 	}}
 }
 
-// GapError: requests that were not acked are gone. It unwraps to a
+// GapError says that requests that were not acked are gone. It unwraps to a
 // [*flusso.GapError].
 type GapError struct{ gap *flusso.GapError }
 

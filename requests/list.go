@@ -2,6 +2,7 @@ package requests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -93,8 +94,6 @@ func List(ctx context.Context, p topics.Pipeline, opts []kgo.Opt) ([]Waiting, er
 // committed returns the floor on record, -1 for none, and what is acked above.
 func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (flusso.Offset, map[flusso.Offset]bool, error) {
 	op := "fetch the offset of group " + p.IngestGroup()
-	t := kmsg.NewOffsetFetchRequestGroupTopic()
-	t.Topic, t.Partitions = p.RequestsTopic(), []int32{0}
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group = p.IngestGroup()
 	g.Topics = nil // all: brokers that ask for topic ids need none then
@@ -105,16 +104,16 @@ func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (flusso.O
 		return flusso.NoOffset, nil, kafkaerr.Wrap(op, err)
 	}
 	for _, g := range resp.Groups {
-		switch err := kerr.ErrorForCode(g.ErrorCode); err {
-		case nil:
-		case kerr.GroupIDNotFound:
+		switch err := kerr.ErrorForCode(g.ErrorCode); {
+		case err == nil:
+		case errors.Is(err, kerr.GroupIDNotFound):
 			continue
 		default:
 			return flusso.NoOffset, nil, kafkaerr.Wrap(op, err)
 		}
 		for _, gt := range g.Topics {
 			for _, gp := range gt.Partitions {
-				if gt.Topic != t.Topic || gp.Partition != 0 || gp.Offset < 0 {
+				if gt.Topic != p.RequestsTopic() || gp.Partition != 0 || gp.Offset < 0 {
 					continue
 				}
 				if err := kerr.ErrorForCode(gp.ErrorCode); err != nil {

@@ -56,7 +56,7 @@ func CommitMirror(ctx context.Context, cl *kgo.Client, p topics.Pipeline, mirror
 	for _, topic := range slices.Sorted(maps.Keys(mirror)) {
 		m := mirror[topic]
 		tp := kmsg.NewOffsetCommitRequestTopicPartition()
-		tp.Offset, tp.LeaderEpoch, tp.Metadata = int64(m.Offset), m.LeaderEpoch, kmsg.StringPtr(m.Metadata)
+		tp.Offset, tp.LeaderEpoch, tp.Metadata = int64(m.Offset), m.LeaderEpoch, new(m.Metadata)
 		t := kmsg.NewOffsetCommitRequestTopic()
 		t.Topic, t.TopicID = topic, m.TopicID
 		t.Partitions = append(t.Partitions, tp)

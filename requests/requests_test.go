@@ -113,7 +113,7 @@ func (w *world) commitInTransaction(p *Pending, commit bool) error {
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = "writer", id, epoch, p.Offsets.Group
 	req.MemberID, req.Generation, req.InstanceID = memberID, generation, instance
 	part := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-	part.Offset, part.LeaderEpoch, part.Metadata = p.Offsets.Offset, p.Offsets.LeaderEpoch, kmsg.StringPtr(p.Offsets.Metadata)
+	part.Offset, part.LeaderEpoch, part.Metadata = p.Offsets.Offset, p.Offsets.LeaderEpoch, new(p.Offsets.Metadata)
 	topic := kmsg.NewTxnOffsetCommitRequestTopic()
 	topic.Topic, topic.TopicID = p.Offsets.Topic, p.Offsets.TopicID
 	topic.Partitions = append(topic.Partitions, part)

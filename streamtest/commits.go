@@ -187,7 +187,7 @@ func checkB12Again(e *env) {
 	other := e.open(inc)
 	now := other.writer("a")
 	now.publish(live(20))
-	fenced(e, w, flusso.LaneItem(live(20)))
+	_ = fenced(e, w, flusso.LaneItem(live(20)))
 
 	// The superseded process may refuse to take the lease back while it runs.
 	// Started again it does.
@@ -195,6 +195,6 @@ func checkB12Again(e *env) {
 	s = e.open(inc)
 	again := s.writer("a")
 	e.equal("replay", again.publish(live(10), live(20), live(30)), flusso.Receipt{Published: 1, Dropped: 2})
-	fenced(e, now, flusso.LaneItem(live(30)))
+	_ = fenced(e, now, flusso.LaneItem(live(30)))
 	s.reader("a").gets(live(10), live(20), live(30))
 }

@@ -52,13 +52,13 @@ func checkB8Gap(e *env) {
 	}
 	e.equal("acked before the gap", gap.Acked, flusso.Position(10))
 	if c != nil {
-		as[*flusso.GapError](e, "receive again", c.fails())
+		_ = as[*flusso.GapError](e, "receive again", c.fails())
 	}
 	s.stays(10)
 	// It is no matter of one process's memory.
 	again := e.open(inc)
 	_, err = attachFails(e, again.lane("a"))
-	as[*flusso.GapError](e, "attach behind a gap in another process", err)
+	_ = as[*flusso.GapError](e, "attach behind a gap in another process", err)
 	s.stays(10)
 }
 
@@ -86,7 +86,7 @@ func checkB8Attached(e *env) {
 		d, err := r.Receive(ctx)
 		cancel()
 		if err != nil {
-			as[*flusso.GapError](e, "receive into a gap", err)
+			_ = as[*flusso.GapError](e, "receive into a gap", err)
 			return
 		}
 		e.equal("delivery", text(d.Item()), text(item))
@@ -122,7 +122,7 @@ func checkB8Recreated(e *env) {
 		d, err = in.Receive(ctx)
 	}
 	if err != nil {
-		as[*flusso.GapError](e, "attach to a lane that was recreated", err)
+		_ = as[*flusso.GapError](e, "attach to a lane that was recreated", err)
 		return
 	}
 	e.equal("first delivery of a lane that was recreated", text(d.Item()), text(live(20)))
@@ -148,7 +148,7 @@ func checkB8Behind(e *env) {
 		d, err := r.Receive(ctx)
 		cancel()
 		if err != nil {
-			as[*flusso.GapError](e, "receive from a lane that was recreated", err)
+			_ = as[*flusso.GapError](e, "receive from a lane that was recreated", err)
 			return
 		}
 		e.equal("delivery before it is noticed", text(d.Item()), text(live(30)))

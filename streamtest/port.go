@@ -102,8 +102,8 @@ func checkA2Malformed(e *env) {
 		"an envelope from the future":         with(func(b *flusso.Batch) { b.Envelopes[0].Position = 11 }),
 		"a live envelope without position":    with(func(b *flusso.Batch) { b.Envelopes[0].Position = 0 }),
 	} {
-		as[*flusso.InvalidError](e, "publish "+what, w.try(item))
-		as[*flusso.InvalidError](e, "commit "+what, all.try(flusso.Commit{Items: append(to("b", live(10)), to("a", item)...)}))
+		_ = as[*flusso.InvalidError](e, "publish "+what, w.try(item))
+		_ = as[*flusso.InvalidError](e, "commit "+what, all.try(flusso.Commit{Items: append(to("b", live(10)), to("a", item)...)}))
 	}
 	for what, item := range map[string]flusso.LaneItem{
 		"a slash in the index": with(func(b *flusso.Batch) { b.Envelopes[0].Index = "a/b" }),
@@ -112,11 +112,11 @@ func checkA2Malformed(e *env) {
 		"an id with a newline": with(func(b *flusso.Batch) { b.Envelopes[0].ID = "a\nb" }),
 		"an empty id":          with(func(b *flusso.Batch) { b.Envelopes[0].ID = "" }),
 	} {
-		as[*flusso.NameError](e, "publish "+what, w.try(item))
+		_ = as[*flusso.NameError](e, "publish "+what, w.try(item))
 	}
 	asks := produce(e, s.Requests())
-	as[*flusso.InvalidError](e, "a backfill of nothing", asks.try(backfill("a")))
-	as[*flusso.InvalidError](e, "no request", asks.try(nil))
+	_ = as[*flusso.InvalidError](e, "a backfill of nothing", asks.try(backfill("a")))
+	_ = as[*flusso.InvalidError](e, "no request", asks.try(nil))
 
 	// Nothing of it was published, and nobody's session ended.
 	w.publish(live(10, "1"))

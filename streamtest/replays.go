@@ -120,7 +120,7 @@ func checkB10(e *env) {
 		p := as[*flusso.PositionError](e, "publish "+text(wrong)+" behind 20", w.try(wrong))
 		e.equal("the error", *p, flusso.PositionError{Sink: "a", Last: 20, Got: wrong.(*flusso.Batch).Position})
 	}
-	as[*flusso.PositionError](e, "the other producer of the session", other.try(toAll(live(20), "a")))
+	_ = as[*flusso.PositionError](e, "the other producer of the session", other.try(toAll(live(20), "a")))
 	w.publish(rows("1"), live(30)) // the producer goes on
 	r := s.reader("a")
 	r.gets(live(10), live(20), rows("1"), live(30))
@@ -158,7 +158,7 @@ func checkB10Sessions(e *env) {
 	p := as[*flusso.PositionError](e, "30 behind an unfinished 20", w.try(live(30)))
 	e.equal("the error", *p, flusso.PositionError{Sink: "a", Last: 20, LastMore: true, Got: 30})
 	w.publish(live(20, "1"), live(30))
-	as[*flusso.PositionError](e, "30 again", w.try(live(30)))
+	_ = as[*flusso.PositionError](e, "30 again", w.try(live(30)))
 	s.reader("a").gets(live(10), more(20, "1"), live(20, "1"), live(30))
 }
 
@@ -169,7 +169,7 @@ func checkB10Commit(e *env) {
 	c.publish(flusso.Commit{Items: to("b", live(10))})
 	p := as[*flusso.PositionError](e, "10 again in one of three lanes", c.try(toAll(live(10), "a", "b", "c")))
 	e.equal("the lane it names", p.Sink, "b")
-	as[*flusso.PositionError](e, "a commit that goes back in itself", c.try(flusso.Commit{Items: to("a", live(12), live(11))}))
+	_ = as[*flusso.PositionError](e, "a commit that goes back in itself", c.try(flusso.Commit{Items: to("a", live(12), live(11))}))
 	e.equal("receipt", c.publish(toAll(live(11), "a", "b", "c")), flusso.Receipt{Published: 3})
 	s.reader("a").gets(live(11))
 	s.reader("b").gets(live(10), live(11))

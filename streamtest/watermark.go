@@ -99,7 +99,7 @@ func checkC6Forward(e *env) {
 	u := as[*flusso.UnverifiedError](e, "attach behind a jump", err)
 	e.equal("its sink", u.Sink, "a")
 	if r != nil {
-		as[*flusso.UnverifiedError](e, "receive again", r.fails())
+		_ = as[*flusso.UnverifiedError](e, "receive again", r.fails())
 	}
 	s.stays(10)
 	e.equal("who holds it", s.watermark().Holders, []string{"a"})

@@ -87,7 +87,7 @@ func dumbMin(floors []flusso.LaneFloor) flusso.Position {
 	for p := flusso.Position(20); p > 0; p-- {
 		ok := len(floors) > 0
 		for _, f := range floors {
-			if !(f.State == flusso.FloorAcked && f.Through >= p) {
+			if f.State != flusso.FloorAcked || f.Through < p {
 				ok = false
 			}
 		}

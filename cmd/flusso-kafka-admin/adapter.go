@@ -78,7 +78,7 @@ func (d *demoStream) lags() func(context.Context) (map[string]demo.Lag, error) {
 		out := make(map[string]demo.Lag, len(got))
 		for l, lag := range got {
 			if lag.Known {
-				out[l.Sink] = demo.Lag{Acked: lag.Through, Batches: lag.Batches, Envelopes: lag.Envelopes, Age: lag.Seconds}
+				out[l.Sink] = demo.Lag{Acked: lag.Through, Batches: lag.Batches, Envelopes: lag.Envelopes, Age: lag.Age}
 			}
 		}
 		return out, err

@@ -62,7 +62,7 @@ func newLaneLag(sink string, l offsets.Lag) laneLag {
 	}
 	out.Acked, out.Tail = position(l.Through), position(l.NewestTo)
 	if out.Known {
-		seconds := l.Seconds.Seconds()
+		seconds := l.Age.Seconds()
 		out.Batches, out.Envelopes, out.Bytes, out.Changes, out.Seconds = &l.Batches, &l.Envelopes, &l.Bytes, &l.Changes, &seconds
 	}
 	if l.Gap != nil {
@@ -134,7 +134,7 @@ func lagCells(l offsets.Lag) []string {
 	if !l.Known {
 		return append([]string{"unknown", cells[1]}, "-", "-", "-", "-", "-")
 	}
-	return append(cells, fmt.Sprint(l.Batches), fmt.Sprint(l.Envelopes), size(l.Bytes), fmt.Sprint(l.Changes), age(l.Seconds))
+	return append(cells, fmt.Sprint(l.Batches), fmt.Sprint(l.Envelopes), size(l.Bytes), fmt.Sprint(l.Changes), age(l.Age))
 }
 
 // writeTable writes a table and below it what is to be said of single rows.

@@ -84,7 +84,7 @@ func (c *cluster) readMark(ctx context.Context, in incarnation, lags map[topics.
 	for l, lag := range lags {
 		if slices.Contains(w.Holders, l.Sink) {
 			known = known && lag.Known
-			a.age = max(a.age, lag.Seconds)
+			a.age = max(a.age, lag.Age)
 		}
 	}
 	if known && len(w.Holders) > 0 {

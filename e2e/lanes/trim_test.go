@@ -51,7 +51,7 @@ func TestTrimming_keeps_what_translation_needs(t *testing.T) {
 	fresh.reaches(100)
 	end := offsetAfter(t, lane, 100)
 	probe.Eventually(t, "the lane holds the last header alone", func(ctx context.Context) error { return startsAt(ctx, t, lane, end-1) })
-	if l := lag(); !l.Known || l.Batches != 0 || l.Envelopes != 0 || l.Seconds != 0 || l.Gap != nil {
+	if l := lag(); !l.Known || l.Batches != 0 || l.Envelopes != 0 || l.Age != 0 || l.Gap != nil {
 		t.Errorf("the lag of a lane that is caught up and trimmed is %+v, want 0", l)
 	}
 

@@ -24,10 +24,10 @@ import (
 type Mode uint8
 
 const (
-	// Takeover: static membership under one fixed name; the newest attach
+	// Takeover is static membership under one fixed name; the newest attach
 	// wins and the one before it is dead for good.
 	Takeover Mode = iota
-	// Standby: dynamic membership; one is active and the others wait.
+	// Standby is dynamic membership; one is active and the others wait.
 	Standby
 )
 
@@ -157,7 +157,7 @@ type Reader[T, M any] interface {
 	Broken(ctx context.Context, next flusso.Offset, mark M, err error) error
 }
 
-// MixedModeError: the group has members of the other mode. The two don't mix.
+// MixedModeError says that the group has members of the other mode. The two don't mix.
 type MixedModeError struct {
 	Group   string
 	Mode    Mode     // ours
@@ -173,7 +173,7 @@ func (e *MixedModeError) Error() string {
 		e.Group, e.Mode, other, strings.Join(e.Members, ", "))
 }
 
-// UnknownCommitError: the reply to a commit was lost. The member is given up,
+// UnknownCommitError says that the reply to a commit was lost. The member is given up,
 // so that nothing can be committed behind it, and the offset is read back.
 type UnknownCommitError struct {
 	Group  string
@@ -187,7 +187,7 @@ func (e *UnknownCommitError) Error() string {
 
 func (e *UnknownCommitError) Unwrap() error { return e.Cause }
 
-// RefusedError: the broker refused a commit. Nothing was committed.
+// RefusedError says that the broker refused a commit. Nothing was committed.
 type RefusedError struct {
 	Group  string
 	Offset flusso.Offset

@@ -509,8 +509,7 @@ func (c *Consumer[T, M]) detach(m *member, cause error, last bool) {
 	c.epoch++
 	c.gone = again(cause)
 	if c.acks > c.durable {
-		var unknown *UnknownCommitError
-		if errors.As(cause, &unknown) {
+		if _, ok := errors.AsType[*UnknownCommitError](cause); ok {
 			c.owed, _ = c.ledger.Floor() // the next attach tells
 		} else {
 			c.lost = c.notCommitted()

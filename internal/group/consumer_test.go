@@ -7,6 +7,7 @@ import (
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 )
 
 func TestB4_RestartResumesAtTheFirstItemNotAcked(t *testing.T) {
@@ -74,7 +75,7 @@ func TestCase15_NoPingPong(t *testing.T) {
 		cfg.Hooks.Attached = func(flusso.Offset) { attaches++ }
 		old := w.attachWith(cfg, &numbers{})
 		fresh := w.attachWith(cfg, &numbers{})
-		time.Sleep(5 * time.Minute)
+		kfaketest.Pass(5 * time.Minute)
 		synctest.Wait()
 		if attaches != 2 {
 			t.Fatalf("the lane changed hands %d times, want 2", attaches)
@@ -141,7 +142,7 @@ func TestStandbyWaitsForTheLane(t *testing.T) {
 		a, b := w.receive(active, 0), w.receive(active, 1)
 		w.ack(a)
 		replica := w.attach(Standby)
-		time.Sleep(time.Minute)
+		kfaketest.Pass(time.Minute)
 		if _, err := replica.Receive(ctxOf(t, time.Second)); err == nil {
 			t.Fatal("the replica took the lane from its owner")
 		}
@@ -163,7 +164,7 @@ func TestModesDoNotMix(t *testing.T) {
 				w.attach(first)
 				other := Standby
 				if first == Standby {
-					time.Sleep(10 * time.Second) // until it joined
+					kfaketest.Pass(10 * time.Second) // until it joined
 					other = Takeover
 				}
 				_, err := Attach(ctxOf(t, time.Minute), w.config(other), false, &numbers{})

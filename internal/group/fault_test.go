@@ -67,9 +67,9 @@ func TestFaultsPass(t *testing.T) {
 			for name, fault := range faults {
 				switch {
 				case fault.Mode == kfaketest.Error && key == kmsg.Fetch,
-					key == kmsg.FindCoordinator && (fault.Code == kerr.UnknownMemberID || fault.Code == kerr.IllegalGeneration || fault.Code == kerr.RebalanceInProgress || fault.Code == kerr.UnknownServerError),
-					key == kmsg.OffsetFetch && (fault.Code == kerr.RebalanceInProgress || fault.Code == kerr.UnknownServerError),
-					(key == kmsg.JoinGroup || key == kmsg.SyncGroup || key == kmsg.Heartbeat) && fault.Code == kerr.UnknownServerError:
+					key == kmsg.FindCoordinator && (errors.Is(fault.Code, kerr.UnknownMemberID) || errors.Is(fault.Code, kerr.IllegalGeneration) || errors.Is(fault.Code, kerr.RebalanceInProgress) || errors.Is(fault.Code, kerr.UnknownServerError)),
+					key == kmsg.OffsetFetch && (errors.Is(fault.Code, kerr.RebalanceInProgress) || errors.Is(fault.Code, kerr.UnknownServerError)),
+					(key == kmsg.JoinGroup || key == kmsg.SyncGroup || key == kmsg.Heartbeat) && errors.Is(fault.Code, kerr.UnknownServerError):
 					continue // brokers don't answer that
 				}
 				t.Run(mode.String()+"/"+key.Name()+"/"+name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestFaultsPass(t *testing.T) {
 						cfg.Opts = append(cfg.Opts, kgo.ClientID("consumer"))
 						c := w.attachWith(cfg, &numbers{})
 						w.drain(c, 0, 4)
-						time.Sleep(30 * time.Second) // heartbeats
+						kfaketest.Pass(30 * time.Second) // heartbeats
 						w.drain(c, 5, 9)
 						if i.Hits() == 0 {
 							t.Fatal("the fault hit nothing")
@@ -129,7 +129,7 @@ func TestCase17_CommitRefusedBecauseTheGenerationMovedIsRedelivered(t *testing.T
 		refused := w.k.Fault(t, kmsg.OffsetCommit, kfaketest.Fault{Mode: kfaketest.Error, Code: kerr.RebalanceInProgress, Times: -1})
 		w.ack(b)
 		w.attach(Standby) // moves the generation
-		time.Sleep(20 * time.Second)
+		kfaketest.Pass(20 * time.Second)
 		refused.Release()
 		wantErr(t, "flush", active.Flush(ctxOf(t, time.Minute)), flusso.ErrWithdrawn)
 		w.drain(active, 1, 4)
@@ -165,7 +165,7 @@ func TestLateCommitOfAnEndedMemberTakesNothingBack(t *testing.T) {
 				wantErr(t, "flush", c.Flush(ctxOf(t, time.Minute)), flusso.ErrWithdrawn)
 				w.drain(c, 0, 9)
 				hung.Release()
-				time.Sleep(time.Minute)
+				kfaketest.Pass(time.Minute)
 				w.wantCommitted(10)
 			})
 		})
@@ -238,7 +238,7 @@ func TestSlowSinkKeepsItsMembership(t *testing.T) {
 		w.produce(0, 1)
 		c := w.attach(Takeover)
 		d := w.receive(c, 0)
-		time.Sleep(30 * time.Minute)
+		kfaketest.Pass(30 * time.Minute)
 		w.ack(d)
 		w.flush(c)
 		w.wantCommitted(1)
@@ -311,7 +311,7 @@ func TestB8_NothingIsDeliveredBehindAGap(t *testing.T) {
 		_, again := c.Receive(ctxOf(t, time.Minute))
 		wantErr(t, "receive again", again, err)
 		w.wantCommitted(1)
-		time.Sleep(time.Minute)
+		kfaketest.Pass(time.Minute)
 		if n := w.members(); n != 0 {
 			t.Fatalf("the group has %d members: an operator can't move its offsets", n)
 		}
@@ -347,7 +347,7 @@ func TestAMemberThatWasCutOffComesBackWhenNobodyTookTheLane(t *testing.T) {
 		w.flush(c)
 		d := w.receive(c, 1)
 		cut := w.k.Fault(t, kfaketest.Any, kfaketest.Fault{Mode: kfaketest.Disconnect, Times: -1, ClientID: "consumer"})
-		time.Sleep(time.Minute) // its session is over
+		kfaketest.Pass(time.Minute) // its session is over
 		cut.Release()
 		w.drain(c, 2, 4)
 		_ = d
@@ -368,7 +368,7 @@ func TestB4_AMemberThatWasCutOffDoesNotComeBackOverAnother(t *testing.T) {
 			fresh := w.attach(Takeover)
 			w.ack(w.receive(fresh, 1))
 			w.flush(fresh)
-			time.Sleep(time.Minute)
+			kfaketest.Pass(time.Minute)
 			if leaves {
 				w.close(fresh)
 			}

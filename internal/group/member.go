@@ -192,7 +192,7 @@ func (m *member) adjust(ctx context.Context, all map[string]map[int32]kgo.Offset
 	committed, ferr, ended := m.fetched, m.fetchErr, m.cause != nil
 	m.mu.Unlock()
 	if ended {
-		return none, nil
+		return none, nil //nolint:nilerr // the end has its cause already
 	}
 	op := "attach to topic " + m.cfg.Topic + " in group " + m.cfg.Group
 	if _, ok := all[m.cfg.Topic][0]; !ok {
@@ -312,7 +312,7 @@ func (m *member) commit(ctx context.Context, id Identity, commits []topicCommit)
 	req.MemberID, req.Generation, req.InstanceID = id.MemberID, id.Generation, id.Instance
 	for _, c := range commits {
 		p := kmsg.NewOffsetCommitRequestTopicPartition()
-		p.Offset, p.LeaderEpoch, p.Metadata = int64(c.Offset), c.LeaderEpoch, kmsg.StringPtr(c.Metadata)
+		p.Offset, p.LeaderEpoch, p.Metadata = int64(c.Offset), c.LeaderEpoch, new(c.Metadata)
 		t := kmsg.NewOffsetCommitRequestTopic()
 		t.Topic, t.TopicID = c.topic, c.topicID
 		t.Partitions = append(t.Partitions, p)
@@ -331,10 +331,10 @@ func (m *member) commit(ctx context.Context, id Identity, commits []topicCommit)
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				switch err {
-				case kerr.NotCoordinator, kerr.CoordinatorNotAvailable:
+				switch {
+				case errors.Is(err, kerr.NotCoordinator), errors.Is(err, kerr.CoordinatorNotAvailable):
 					m.coordinator = -1
-				case kerr.UnknownServerError, kerr.RequestTimedOut: // the two that don't say how far it came
+				case errors.Is(err, kerr.UnknownServerError), errors.Is(err, kerr.RequestTimedOut):
 					return &UnknownCommitError{m.cfg.Group, commits[0].Offset, err}
 				}
 				return &RefusedError{m.cfg.Group, commits[0].Offset, err}
@@ -413,7 +413,7 @@ func (m *member) leave(ctx context.Context) {
 	req.Group = m.cfg.Group
 	lm := kmsg.NewLeaveGroupRequestMember()
 	lm.MemberID, lm.InstanceID = memberID, m.cfg.instance()
-	lm.Reason = kmsg.StringPtr("detached")
+	lm.Reason = new("detached")
 	req.MemberID = memberID // brokers before 2.4
 	req.Members = append(req.Members, lm)
 	if _, err := req.RequestWith(ctx, m.cl); err != nil {

@@ -123,7 +123,7 @@ func (s *soak) reattach() {
 // expires it after the session timeout.)
 func (s *soak) settle() {
 	if s.mode == Standby {
-		time.Sleep(20 * time.Second)
+		kfaketest.Pass(20 * time.Second)
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *soak) step() {
 	case n < 90:
 		s.fault()
 	case n < 93:
-		time.Sleep(time.Duration(s.rng.IntN(20)) * time.Second)
+		kfaketest.Pass(time.Duration(s.rng.IntN(20)) * time.Second)
 	default:
 		if err := s.current.Flush(ctxOf(s.t, 30*time.Second)); err != nil {
 			s.note("flush: %v", err)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -129,4 +130,10 @@ func (n *portNetwork) Listen(network, address string) (net.Listener, error) {
 		n.mu.Unlock()
 	}
 	return n.VirtualNetwork.Listen(network, net.JoinHostPort(host, port))
+}
+
+// Pass lets d of a bubble's fake time pass. Outside a bubble it would be a
+// sleep: wait for a condition there.
+func Pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // fake time, see above
 }

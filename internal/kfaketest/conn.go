@@ -113,7 +113,7 @@ func (c *conn) request(frame []byte) (pass bool, err error) {
 		kmsg.SkipTags(&r)
 	}
 	if req.ReadFrom(r.Src) != nil {
-		return true, nil
+		return true, nil //nolint:nilerr // kfake's to refuse
 	}
 	id := ""
 	if clientID != nil {

@@ -7,13 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
+
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -42,7 +42,7 @@ func mirror(from, to reflect.Value) {
 			src.Type().Elem().Kind() == reflect.Struct && dst.Type().Elem().Kind() == reflect.Struct:
 			out := reflect.MakeSlice(dst.Type(), src.Len(), src.Len())
 			for j := range src.Len() {
-				if d, ok := out.Index(j).Addr().Interface().(interface{ Default() }); ok {
+				if d, ok := reflect.TypeAssert[interface{ Default() }](out.Index(j).Addr()); ok {
 					d.Default()
 				}
 				mirror(src.Index(j), out.Index(j))

@@ -134,8 +134,9 @@ func (l *Ledger[T, M]) Ack(h *Handle) (moved bool, err error) {
 		return l.advance(), nil
 	case Acked:
 		return false, nil
+	default:
+		return false, h.cause
 	}
-	return false, h.cause
 }
 
 // Nack withdraws a delivery and every later one: they end with

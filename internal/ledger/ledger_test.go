@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	flusso "github.com/flusso/flusso-kafka"
 	"pgregory.net/rapid"
+
+	flusso "github.com/flusso/flusso-kafka"
 )
 
 var errMoved = errors.New("moved on")
