@@ -266,9 +266,6 @@ func (s *Session) learnVersion(ctx context.Context, cl *kgo.Client) error {
 	return nil
 }
 
-// nowhere is a partition that no topic has.
-const nowhere = math.MaxInt32
-
 // leave ends a transaction without records: its entries were rejected one by
 // one. Where group offsets were tried, the broker may have begun a transaction
 // that kgo knows nothing of, and that would time out in a later segment.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ type segment struct {
 	mu      sync.Mutex
 	err     error               // the first reason not to commit
 	unacked map[partition]int64 // records without an answer
-	last    partition           // cache of the entry below: records come in runs
+	topics  map[string]struct{}
+	last    partition // cache of the entry below: records come in runs
 	lastN   int64
 }
 
@@ -62,6 +64,7 @@ func (g *segment) countLocked(topic string, index int32, n int64) {
 	if p != g.last {
 		g.settleLocked()
 		g.last = p
+		g.topics[topic] = struct{}{}
 	}
 	g.lastN += n
 }
@@ -141,7 +144,7 @@ func (s *Session) form() {
 		}
 		g := &segment{
 			turn: turn, client: s.clients[turn%IDs], entries: entries,
-			errs: make([]error, len(entries)), unacked: make(map[partition]int64),
+			errs: make([]error, len(entries)), unacked: make(map[partition]int64), topics: make(map[string]struct{}),
 		}
 		s.produce(g)
 		s.acked <- g // as many places as slots
@@ -229,9 +232,39 @@ func (s *Session) produce(g *segment) {
 	if g.failure() != nil {
 		return
 	}
-	if err := g.client.Flush(ctx); err != nil {
+	if g.client.Flush(ctx) != nil || !s.settled(ctx, g) {
 		g.fail(s.late(ctx, g))
 	}
+}
+
+// nowhere is a partition that no topic has: a record for it fails in the client.
+const nowhere = math.MaxInt32
+
+// settled waits until the client knows for good what it produced to, and is
+// false when ctx has ended.
+//
+// kgo 1.22.3 hands the records that waited for a topic's first metadata to the
+// topic's partitions before it stores those where EndTransaction looks for
+// them. When the acknowledgement is faster than that, EndTransaction finds no
+// partition: it sends nothing, or an abort, and returns nil for a commit. The
+// store happens under the lock that a further record for the topic has to
+// take, so once such a record has failed, the partitions are there.
+func (s *Session) settled(ctx context.Context, g *segment) bool {
+	known := s.topics[g.turn%IDs]
+	for topic := range g.topics {
+		if _, ok := known[topic]; ok {
+			continue
+		}
+		failed := make(chan struct{})
+		g.client.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: nowhere}, func(*kgo.Record, error) { close(failed) })
+		select {
+		case <-failed:
+		case <-ctx.Done():
+			return false
+		}
+		known[topic] = struct{}{}
+	}
+	return true
 }
 
 // begin begins the transaction. That is a local matter, but after an upgrade of

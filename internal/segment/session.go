@@ -37,6 +37,7 @@ type Session struct {
 	base    context.Context    //nolint:containedctx // the life of the clients
 	kill    context.CancelFunc // ends it, and whatever the clients do
 	groups  groups
+	topics  [IDs]map[string]struct{} // what each client has produced to; the former's
 
 	slots    chan struct{} // one per segment that is formed and not resolved
 	acked    chan *segment // from former to committer, in order
@@ -80,11 +81,15 @@ type drain struct {
 
 func newSession(cfg Config) *Session {
 	base, kill := context.WithCancel(context.Background())
-	return &Session{
+	s := &Session{
 		cfg: cfg, base: base, kill: kill, active: time.Now(),
 		slots: make(chan struct{}, IDs), acked: make(chan *segment, IDs), wake: make(chan struct{}, 1),
 		done: make(chan struct{}), finished: make(chan struct{}),
 	}
+	for i := range s.topics {
+		s.topics[i] = make(map[string]struct{})
+	}
+	return s
 }
 
 func (s *Session) start() {

@@ -525,3 +525,38 @@ func TestUpgrade(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstUse commits the first segment of many sessions, each to a topic that
+// its client sees for the first time: its commit must reach the broker, however
+// the client's goroutines are scheduled (see settled).
+func TestFirstUse(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		var commits atomic.Int32
+		w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Match: func(r kmsg.Request) bool {
+			if r.(*kmsg.EndTxnRequest).Commit {
+				commits.Add(1)
+			}
+			return false
+		}})
+		l := newLedger()
+		const sessions = 20
+		for i := range sessions {
+			s := w.open(t)
+			for turn := range segment.IDs {
+				submit(t, s, entry(l, fmt.Sprint(i, ".", turn), "a", "b"))
+				if err := s.Drain(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := commits.Load(), int32(sessions*segment.IDs); got != want {
+			t.Errorf("%d commits reached the broker, want %d", got, want)
+		}
+		if got, want := w.read(t, "a"), l.String(); got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	})
+}
