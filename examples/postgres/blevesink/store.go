@@ -46,7 +46,7 @@ type Store struct {
 
 var _ sink.Store = (*Store)(nil)
 
-// ErrNotOpen: the store is read before the sink has opened it.
+// ErrNotOpen tells that the store is read before the sink has opened it.
 var ErrNotOpen = errors.New("the index is not open yet")
 
 // New returns a store in a directory, which is created when it is missing. A

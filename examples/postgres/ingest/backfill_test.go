@@ -34,9 +34,7 @@ func (p *pipeline) write(workers int) (stop func() int64) {
 			p.t.Fatal(err)
 		}
 		r := rand.New(rand.NewPCG(uint64(w), 7))
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			defer func() { _ = conn.Close(context.Background()) }()
 			pace := time.NewTicker(25 * time.Millisecond)
 			defer pace.Stop()
@@ -60,7 +58,7 @@ func (p *pipeline) write(workers int) (stop func() int64) {
 					total.Add(1)
 				}
 			}
-		}()
+		})
 	}
 	return func() int64 {
 		cancel()

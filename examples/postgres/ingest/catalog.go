@@ -165,12 +165,12 @@ func (t *table) finish(identity string, readable bool, nums, key []int16) {
 	if err := flusso.CheckIndex(t.index); t.unusable == "" && err != nil {
 		t.unusable = err.Error()
 	}
-	h := sha256.New()
+	var shape []byte
 	for _, c := range t.columns {
-		fmt.Fprintf(h, "%q %d\n", c.name, c.oid)
+		shape = fmt.Appendf(shape, "%q %d\n", c.name, c.oid)
 	}
-	fmt.Fprintf(h, "%v %v %d", t.names(t.id), t.leaves, t.oid)
-	t.shape = hex.EncodeToString(h.Sum(nil)[:6])
+	sum := sha256.Sum256(fmt.Appendf(shape, "%v %v %d", t.names(t.id), t.leaves, t.oid))
+	t.shape = hex.EncodeToString(sum[:6])
 }
 
 // querier is a connection or a transaction.

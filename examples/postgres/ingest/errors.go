@@ -9,13 +9,13 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 )
 
-// ErrNewFeed: the source is not the one that the stream was opened for: its
+// ErrNewFeed tells that the source is not the one that the stream was opened for: its
 // slot is gone, or the server was restored or failed over. Close the stream,
 // call [Open] again and open a stream for the new incarnation; the sinks are
 // seeded again by that.
 var ErrNewFeed = errors.New("the change feed is not the one this stream was opened for")
 
-// SlotMovedError: the slot is ahead of everything that the sinks have acked.
+// SlotMovedError tells that the slot is ahead of everything that the sinks have acked.
 // Only somebody else can have moved it, or created it anew: the changes in
 // between are lost.
 type SlotMovedError struct {
@@ -30,7 +30,7 @@ func (e *SlotMovedError) Error() string {
 		"a new slot is made and every sink is seeded again", e.Slot, lsnOf(e.Confirmed), lsnOf(e.Acked), e.Slot)
 }
 
-// SlotError: the slot cannot be used.
+// SlotError tells that the slot cannot be used.
 type SlotError struct {
 	Slot   string
 	Reason string // what is wrong and the way out
@@ -38,7 +38,7 @@ type SlotError struct {
 
 func (e *SlotError) Error() string { return "replication slot " + e.Slot + ": " + e.Reason }
 
-// ServerError: the server's settings or version do not allow it.
+// ServerError tells that the server's settings or version do not allow it.
 type ServerError struct{ Reason string }
 
 func (e *ServerError) Error() string { return "source database: " + e.Reason }

@@ -339,7 +339,7 @@ func (p *pipeline) slotFree() {
 	eventually(p.t, "slot", func() error {
 		var active bool
 		if err := p.db.QueryRow(p.t.Context(), "SELECT active FROM pg_replication_slots WHERE slot_name = $1", p.slot).Scan(&active); err != nil || active {
-			return fmt.Errorf("active: %t, %v", active, err)
+			return fmt.Errorf("active: %t, %w", active, err)
 		}
 		return nil
 	})
@@ -357,8 +357,7 @@ func TestSlotMovedBySomebodyElse(t *testing.T) {
 	p.exec(`SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, p.slot)
 	s := p.open()
 	err := s.Run(t.Context(), p.stream)
-	var moved *ingest.SlotMovedError
-	if !errors.As(err, &moved) {
+	if _, ok := errors.AsType[*ingest.SlotMovedError](err); !ok {
 		t.Fatalf("got %v, want a SlotMovedError", err)
 	}
 	if !strings.Contains(err.Error(), "pg_drop_replication_slot('"+p.slot+"')") {
@@ -405,8 +404,7 @@ func TestServerThatCannot(t *testing.T) {
 		p.open()
 		p.exec(`DROP PUBLICATION ` + p.cfg.Slot)
 		_, err := ingest.Open(t.Context(), p.cfg)
-		var slot *ingest.SlotError
-		if !errors.As(err, &slot) {
+		if _, ok := errors.AsType[*ingest.SlotError](err); !ok {
 			t.Errorf("got %v, want a SlotError", err)
 		}
 	})
@@ -444,7 +442,7 @@ func TestD2_AnsweredRequestsStayAnswered(t *testing.T) {
 	p.logged("snapshot requests answered")
 	eventually(t, "all requests answered", func() error {
 		if idle, err := p.stream.Idle(t.Context()); err != nil || !idle {
-			return fmt.Errorf("idle: %t, %v", idle, err)
+			return fmt.Errorf("idle: %t, %w", idle, err)
 		}
 		return nil
 	})

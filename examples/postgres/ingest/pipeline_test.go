@@ -148,7 +148,7 @@ func (p *pipeline) dropSlots() {
 	eventually(p.t, "drop the slots", func() error {
 		var left int
 		if err := conn.QueryRow(context.Background(), "SELECT count(*) FROM pg_replication_slots WHERE database = current_database() AND active").Scan(&left); err != nil || left > 0 {
-			return fmt.Errorf("%d active, %v", left, err)
+			return fmt.Errorf("%d active, %w", left, err)
 		}
 		_, err := conn.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 		return err

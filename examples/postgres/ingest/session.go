@@ -81,7 +81,7 @@ func (s *Source) Run(ctx context.Context, stream flusso.Stream) error {
 		err := s.session(ctx, stream)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // stopped by the caller: whatever ended with it is no failure
 		case err == nil:
 			err = errors.New("the change feed ended")
 		case final(err):
@@ -91,7 +91,7 @@ func (s *Source) Run(ctx context.Context, stream flusso.Stream) error {
 		s.log.Warn("the feed stopped; it goes on from the watermark with a new writer session",
 			"slot", s.slot, "error", err, "after", wait.Round(time.Millisecond))
 		if pause(ctx, wait) != nil {
-			return nil
+			return nil //nolint:nilerr // as above
 		}
 	}
 }

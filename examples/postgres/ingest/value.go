@@ -54,6 +54,7 @@ func baseKind(oid uint32) kind {
 func (ts types) appendValue(dst []byte, oid uint32, text []byte) []byte {
 	t := ts[oid]
 	switch t.kind {
+	case kindText:
 	case kindBool:
 		if len(text) > 0 && text[0] == 't' {
 			return append(dst, "true"...)

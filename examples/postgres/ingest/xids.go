@@ -31,7 +31,7 @@ func parseXids(text string) (xids, error) {
 		return s, nil
 	}
 	s.running = make(map[uint64]struct{})
-	for _, x := range strings.Split(parts[2], ",") {
+	for x := range strings.SplitSeq(parts[2], ",") {
 		n, err := strconv.ParseUint(x, 10, 64)
 		if err != nil {
 			return xids{}, fmt.Errorf("snapshot %q: %w", text, err)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"time"
@@ -165,9 +166,7 @@ func (s *Store) Apply(ctx context.Context, steps []sink.Step) error {
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	for index, table := range created {
-		s.tables[index] = table
-	}
+	maps.Copy(s.tables, created)
 	return nil
 }
 
@@ -294,8 +293,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, created map[string]string,
 // Passing implements sink.Store: the network, a server that restarts or is
 // full, a conflict.
 func (s *Store) Passing(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code[:2] {
 		case "08", "40", "53", "55", "57", "58":
 			return true

@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config) error {
 		began := time.Now()
 		err := attach(ctx, &cfg, lane)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // stopped by the caller: whatever ended with it is no failure
 		}
 		if err == nil {
 			err = errors.New("the lane ended")
@@ -120,7 +120,7 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Logger.Warn("the sink stopped; it goes on with the first item that was not acked",
 			"sink", cfg.Sink, "error", err, "after", wait.Round(time.Millisecond))
 		if pause(ctx, wait) != nil {
-			return nil
+			return nil //nolint:nilerr // as above
 		}
 	}
 }

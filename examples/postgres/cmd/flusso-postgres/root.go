@@ -41,8 +41,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitFine
 	}
 	_, _ = fmt.Fprintln(s.err, "flusso-postgres: "+err.Error())
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
 	return exitFailed

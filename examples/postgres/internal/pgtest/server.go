@@ -77,9 +77,7 @@ func binaries() (string, error) {
 		return n
 	}
 	slices.SortFunc(dirs, func(a, b string) int { return version(b) - version(a) })
-	for _, p := range filepath.SplitList(os.Getenv("PATH")) {
-		dirs = append(dirs, p)
-	}
+	dirs = append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
 	for _, d := range dirs {
 		if _, err := os.Stat(filepath.Join(d, "initdb")); err == nil {
 			return d, nil
@@ -181,7 +179,7 @@ func freePort() (int, error) {
 func stop() {
 	if server.cmd != nil && server.cmd.Process != nil {
 		_ = server.cmd.Process.Signal(syscall.SIGQUIT) // immediate: nothing here is worth a checkpoint
-		<-server.done
+		_ = <-server.done                              // that it was killed is known
 	}
 	if server.dir != "" {
 		_ = os.RemoveAll(server.dir)
