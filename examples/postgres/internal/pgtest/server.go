@@ -179,7 +179,7 @@ func freePort() (int, error) {
 func stop() {
 	if server.cmd != nil && server.cmd.Process != nil {
 		_ = server.cmd.Process.Signal(syscall.SIGQUIT) // immediate: nothing here is worth a checkpoint
-		<-server.done //nolint:errcheck // that it was killed is known
+		<-server.done                                  //nolint:errcheck // that it was killed is known
 	}
 	if server.dir != "" {
 		_ = os.RemoveAll(server.dir)
