@@ -68,7 +68,9 @@ type Producer[T any] interface {
 	// Submit returns as soon as the item is accepted, blocking only while the
 	// unacked bytes would exceed the adapter's bound; one item above the
 	// bound goes alone. The future resolves in submit order. The caller must
-	// not change the item before it does. Errors as for Publish.
+	// not change the item before it does. Errors as for Publish; those that
+	// reject an item for what it is come from Submit itself, never from the
+	// future, so that nothing is accepted behind a hole.
 	Submit(ctx context.Context, item T) (*Future, error)
 
 	// Close waits until every accepted item is resolved, or ctx ends. Later
