@@ -229,8 +229,22 @@ func (s *server) awaitExit(t testing.TB) {
 // answers none of them.
 func (s *server) Pause(t testing.TB) {
 	t.Helper()
-	if err := s.docker.ContainerPause(t.Context(), s.GetContainerID()); err != nil {
-		t.Fatalf("containers: pause: %v", err)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	for {
+		err := s.docker.ContainerPause(ctx, s.GetContainerID())
+		if err == nil {
+			return
+		}
+		// On a busy machine the freezer gives up after a while: "unable to freeze".
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("containers: pause: %v", err)
+		}
+		if !strings.Contains(err.Error(), "unable to freeze") {
+			t.Fatalf("containers: pause: %v", err)
+		}
 	}
 }
 
