@@ -94,7 +94,8 @@ func open(t *testing.T, dir string, opts ...embedded.Option) *embedded.Broker {
 
 func client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append(opts, kgo.DisableClientMetrics(), kgo.MetadataMinAge(10*time.Millisecond))...)
+	cl, err := kgo.NewClient(append(opts, kgo.DisableClientMetrics(), kgo.MetadataMinAge(10*time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,6 +232,13 @@ func TestUnusable(t *testing.T) {
 	open(t, dir) // the lock was given back
 }
 
+// settle waits until a client has stored the partitions of both topics, without
+// which its EndTransaction may send nothing: see package segment.
+func settle(ctx context.Context, cl *kgo.Client) {
+	const nowhere = 1 << 30
+	cl.ProduceSync(ctx, &kgo.Record{Topic: "a", Partition: nowhere}, &kgo.Record{Topic: "b", Partition: nowhere})
+}
+
 // attempt is one transaction of the kill test.
 type attempt struct {
 	value   string
@@ -251,6 +259,7 @@ func write(ctx context.Context, cl *kgo.Client, name string, r *rand.Rand, ended
 			a.outcome = "aborted" // its commit was never asked for
 			return append(out, a)
 		}
+		settle(ctx, cl)
 		err = cl.EndTransaction(ctx, commit)
 		switch {
 		case !bool(commit):
@@ -378,6 +387,7 @@ func TestHalfCommit(t *testing.T) {
 		}
 	}
 	produce("whole")
+	settle(t.Context(), cl)
 	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 		t.Fatal(err)
 	}
