@@ -53,6 +53,25 @@ func tailOf(t offsets.Tail, incarnation string) (laneTail, admission) {
 	return tail, admission{newest: tail.newest, more: tail.newest != tail.through}
 }
 
+// recall makes up the tail of a lane that was trimmed to its end from what was
+// acked of it. Totals start again; whether a transaction was unfinished is not
+// known, and then it is published again whole. Where items that nobody acked
+// are gone too, a sequence is left out, so that nobody takes the lane for whole.
+func recall(t offsets.Tail, known ...offsets.Commit) offsets.Tail {
+	for _, c := range known {
+		if !c.Own() || c.Meta.TopicID != t.TopicID || c.Meta.Sequence < t.Header.Sequence || c.Meta.Sequence == 0 {
+			continue
+		}
+		m := c.Meta
+		t.Found, t.At = true, c.Offset-1
+		t.Header = wire.Header{Sequence: m.Sequence, Epoch: m.Epoch, Incarnation: m.Incarnation, Through: m.Through, Newest: m.Through}
+	}
+	if t.Found && t.At+1 < t.Start {
+		t.Header.Sequence++
+	}
+	return t
+}
+
 // next counts an item in and returns its header.
 func (t *laneTail) next(item flusso.LaneItem, bytes uint64, incarnation string, epoch uint64, now time.Time) wire.Header {
 	t.sequence++

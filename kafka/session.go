@@ -14,6 +14,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/requests"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -110,12 +111,22 @@ func (se *session) readTails(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	infos := s.laneInfos()
+	var trimmed []topics.Lane
 	for _, lane := range s.names.lanes {
 		tail := tails[lane]
 		if tail.Err != nil {
 			return fmt.Errorf("read the tail of topic %s: %w", lane.Topic(), tail.Err)
 		}
+		if !tail.Found && tail.Start > 0 {
+			trimmed = append(trimmed, lane)
+		}
+	}
+	if err := s.recallTails(ctx, trimmed, tails); err != nil {
+		return err
+	}
+	infos := s.laneInfos()
+	for _, lane := range s.names.lanes {
+		tail := tails[lane]
 		w := &laneWriter{lane: lane, maxRecord: infos[lane].maxRecord}
 		w.tail, w.admission = tailOf(tail, s.cfg.Incarnation)
 		if tail.Found {
@@ -124,6 +135,32 @@ func (se *session) readTails(ctx context.Context) error {
 		se.lanes[lane.Sink] = w
 	}
 	se.epoch++
+	return nil
+}
+
+// recallTails fills in the tails of lanes that hold nothing any more, since a
+// tool trimmed them to their end: what their sinks committed, or the mirror,
+// still says how far they were. Beginning anew would repeat sequences, which
+// consumers take for a log written anew, and publish replays twice [B9].
+func (s *Stream) recallTails(ctx context.Context, trimmed []topics.Lane, tails map[topics.Lane]offsets.Tail) error {
+	if len(trimmed) == 0 {
+		return nil
+	}
+	commits, err := s.store.Commits(ctx, trimmed)
+	if err != nil {
+		return fmt.Errorf("read committed offsets of trimmed lanes: %w", err)
+	}
+	mirror, err := s.store.Mirror(ctx, s.names.pipeline, trimmed)
+	if err != nil {
+		return fmt.Errorf("read the mirror of trimmed lanes: %w", err)
+	}
+	for _, lane := range trimmed {
+		c, m := commits[lane], mirror[lane]
+		if err := errors.Join(c.Err, m.Err); err != nil {
+			return fmt.Errorf("read how far the trimmed lane of sink %q was: %w", lane.Sink, err)
+		}
+		tails[lane] = recall(tails[lane], c, m)
+	}
 	return nil
 }
 
