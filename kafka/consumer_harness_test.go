@@ -95,7 +95,7 @@ func (w *laneWorld) publish(commit bool, items ...flusso.LaneItem) {
 			w.t.Fatalf("produce: %v", err)
 		}
 	}
-	if err := cl.EndTransaction(context.Background(), kgo.TransactionEndTry(commit)); err != nil {
+	if err := kfaketest.EndTransaction(context.Background(), cl, commit, w.lane.Topic()); err != nil {
 		w.t.Fatalf("end transaction: %v", err)
 	}
 	if commit {

@@ -130,7 +130,7 @@ func (s *scribe) begin(items ...flusso.LaneItem) (end func(commit bool)) {
 	}
 	return func(commit bool) {
 		s.t.Helper()
-		if err := cl.EndTransaction(context.Background(), kgo.TransactionEndTry(commit)); err != nil {
+		if err := kfaketest.EndTransaction(context.Background(), cl, commit, s.lane.Topic()); err != nil {
 			s.t.Fatal(err)
 		}
 		if commit {

@@ -78,7 +78,7 @@ func TestTailsOfManyLanes(t *testing.T) {
 	if err := cl.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cl.EndTransaction(context.Background(), kgo.TryCommit); err != nil {
+	if err := kfaketest.EndTransaction(context.Background(), cl, true, names...); err != nil {
 		t.Fatal(err)
 	}
 	requests := count(c)

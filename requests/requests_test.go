@@ -83,7 +83,7 @@ func TestNackOfARequestLeavesLaterAckedOnesAcked(t *testing.T) {
 // commitInTransaction commits what a pending ack needs, as a segment does.
 func (w *world) commitInTransaction(p *Pending, commit bool) error {
 	w.t.Helper()
-	cl, err := kgo.NewClient(append(w.k.Opts(), kgo.TransactionalID("writer"))...)
+	cl, err := kgo.NewClient(append(w.k.Opts(), kgo.TransactionalID("writer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func (w *world) commitInTransaction(p *Pending, commit bool) error {
 		return err
 	}
 	refused := kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
-	if err := cl.EndTransaction(context.Background(), kgo.TransactionEndTry(commit && refused == nil)); err != nil {
+	if err := kfaketest.EndTransaction(context.Background(), cl, commit && refused == nil, w.pipeline.RequestsTopic()+".other"); err != nil {
 		w.t.Fatal(err)
 	}
 	return refused

@@ -14,11 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flusso/flusso-kafka/internal/embedded"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
+
+	"github.com/flusso/flusso-kafka/internal/embedded"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 )
 
 // childDir, when set, makes the test binary a broker over that directory, to
@@ -232,13 +234,6 @@ func TestUnusable(t *testing.T) {
 	open(t, dir) // the lock was given back
 }
 
-// settle waits until a client has stored the partitions of both topics, without
-// which its EndTransaction may send nothing: see package segment.
-func settle(ctx context.Context, cl *kgo.Client) {
-	const nowhere = 1 << 30
-	cl.ProduceSync(ctx, &kgo.Record{Topic: "a", Partition: nowhere}, &kgo.Record{Topic: "b", Partition: nowhere})
-}
-
 // attempt is one transaction of the kill test.
 type attempt struct {
 	value   string
@@ -259,8 +254,7 @@ func write(ctx context.Context, cl *kgo.Client, name string, r *rand.Rand, ended
 			a.outcome = "aborted" // its commit was never asked for
 			return append(out, a)
 		}
-		settle(ctx, cl)
-		err = cl.EndTransaction(ctx, commit)
+		err = kfaketest.EndTransaction(ctx, cl, bool(commit), "a", "b")
 		switch {
 		case !bool(commit):
 			a.outcome = "aborted"
@@ -387,8 +381,7 @@ func TestHalfCommit(t *testing.T) {
 		}
 	}
 	produce("whole")
-	settle(t.Context(), cl)
-	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+	if err := kfaketest.EndTransaction(t.Context(), cl, true, "a", "b"); err != nil {
 		t.Fatal(err)
 	}
 	produce("half")

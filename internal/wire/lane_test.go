@@ -308,7 +308,7 @@ func TestThroughABroker(t *testing.T) {
 			if err := writer.ProduceSync(ctx, e.records...).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
-			if err := writer.EndTransaction(ctx, kgo.TryCommit); err != nil {
+			if err := kfaketest.EndTransaction(ctx, writer, true, vectorTopic); err != nil {
 				t.Fatal(err)
 			}
 		}
