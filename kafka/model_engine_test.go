@@ -32,9 +32,6 @@ type engine struct {
 	at      map[string]int // next batch of the source for each lane
 	fresh   map[string]bool
 	waiting []waiting
-	// hurt: a superseded engine published after it opened. kfake lets that
-	// one's client fence it back, which Apache Kafka does not.
-	hurt bool
 }
 
 type waiting struct {
@@ -334,10 +331,10 @@ func (w *world) ended(e *engine, err error) {
 	if errors.Is(err, flusso.ErrFenced) && e.number == w.opened {
 		w.fail("engine %d was fenced, and no newer one was opened: %v", e.number, err)
 	}
-	if len(w.faults) == 0 && e == w.writer && !w.disturbed() && !e.hurt {
+	if len(w.faults) == 0 && e == w.writer && !w.disturbed() && !w.contended {
 		w.fail("engine %d ends although nothing was done to it: %v", e.number, err)
 	}
-	e.commits, e.waiting, e.hurt = nil, nil, false
+	e.commits, e.waiting = nil, nil
 }
 
 // disturbed: a fault of the steps before may still be felt.
@@ -425,7 +422,7 @@ func (w *world) closeEngine() {
 	w.say("engine %d closes", w.writer.number)
 	e := w.writer
 	err := e.s.Close(w.ctx())
-	if err != nil && len(w.faults) == 0 && !w.disturbed() && !e.hurt {
+	if err != nil && len(w.faults) == 0 && !w.disturbed() && !w.contended {
 		w.fail("close of engine %d: %v", e.number, err)
 	}
 	if err == nil && len(w.faults) == 0 {
@@ -444,9 +441,8 @@ func (w *world) secondWriter() {
 	w.writer = nil
 	w.say("a second engine opens beside engine %d", first.number)
 	w.old = append(w.old, first)
-	if w.ensureEngine(); w.writer != nil && len(first.waiting) > 0 {
-		w.writer.hurt = true
-	}
+	w.contended = w.contended || len(first.waiting) > 0
+	w.ensureEngine()
 }
 
 // zombie lets a superseded engine publish on.
@@ -472,7 +468,7 @@ func (w *world) zombie() {
 		w.fail("engine %d was superseded and is told %v", e.number, err)
 	}
 	w.say("and is told: %v", err)
-	e.commits, w.writer.hurt = nil, true
+	e.commits, w.contended = nil, true
 }
 
 func (w *world) newIncarnation() {

@@ -59,6 +59,9 @@ type world struct {
 	writer *engine   // the ingest engine whose word counts, nil when there is none
 	old    []*engine // superseded, and not told yet
 	opened int       // engines opened so far
+	// contended: a superseded engine had something to publish. kfake lets its
+	// client fence the newer one back, which Apache Kafka does not.
+	contended bool
 
 	watchers []*watcher
 	faults   []*modelFault
