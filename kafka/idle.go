@@ -42,7 +42,7 @@ func (s *Stream) drained(ctx context.Context, l topics.Lane, c offsets.Commit, t
 		return true, nil
 	case c.State != offsets.Present:
 		return false, nil
-	case c.Meta != nil && c.Meta.TopicID == t.TopicID:
+	case c.Own() && c.Meta.TopicID == t.TopicID:
 		return c.Meta.Sequence == t.Header.Sequence, nil
 	}
 	found, err := s.store.Below(ctx, l, c.Offset)

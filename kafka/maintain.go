@@ -90,8 +90,9 @@ func (m *maintenance) round(ctx context.Context, now time.Time) {
 	for _, l := range s.names.lanes {
 		c, e := commits[l], ends[l]
 		// Only what our own consumer committed in this very topic: a foreign
-		// offset must neither be mirrored nor trimmed to [C6].
-		if c.State == offsets.Present && c.Meta != nil && e.Err == nil && c.Meta.TopicID == e.TopicID {
+		// offset must neither be mirrored nor trimmed to [C6]. A tool may have
+		// kept our metadata beside an offset of its own.
+		if c.Own() && e.Err == nil && c.Meta.TopicID == e.TopicID {
 			verified[l] = c
 		}
 	}
