@@ -64,6 +64,7 @@ func (l *laneReader) Attach(ctx context.Context, c group.Committed) (group.Start
 	a := assembler{lane: l.lane, mark: mark}
 	start := group.Start[flusso.LaneItem, laneMark]{
 		Offset: d.Offset, LeaderEpoch: -1, Floor: d.Offset, Mark: mark, Read: a.read,
+		Commit: commit.State == offsets.Missing && mark.sequence > 0, // the mirror had it: the group expired
 	}
 	if d.Sequence == 0 {
 		// An offset set by hand may lie within an item: it comes whole.

@@ -118,12 +118,16 @@ func (s *Stream) published(r flusso.Receipt) {
 func (s *Stream) awaitStable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stableAtMost)
 	defer cancel()
+	var open *topics.Lane
 	for {
 		ends, err := s.store.Ends(ctx, s.names.lanes)
+		if err != nil && open != nil && ctx.Err() != nil {
+			return s.foreignTransaction(*open, err)
+		}
 		if err != nil {
 			return err
 		}
-		var open *topics.Lane
+		open = nil
 		for _, l := range s.names.lanes {
 			e := ends[l]
 			if e.Err != nil {

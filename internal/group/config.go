@@ -124,6 +124,10 @@ type Start[T, M any] struct {
 	LeaderEpoch int32         // known for Offset, -1 otherwise: the log is checked against it
 	Floor       flusso.Offset // everything below is acked
 	Mark        M             // of the last item below Floor
+	// Commit says that the group does not have the floor on record, though
+	// everything below it is acked: it is committed at once, since there may
+	// be nothing left to ack.
+	Commit bool
 	// Read takes every record from Offset on, control records included, in
 	// order, and adds the items that are whole. It belongs to this attach
 	// alone. Its error ends the consumer. pending is the size of what it holds

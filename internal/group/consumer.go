@@ -466,6 +466,10 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 	c.ledger.Attach(start.Floor, start.Mark, again(errRebalance))
 	c.read, c.next, c.pending, c.sealed = start.Read, start.Offset, 0, nil
 	c.acks, c.durable = 0, 0
+	if start.Commit {
+		c.acks = 1
+		signal(c.dirty)
+	}
 	if c.owed > committed.Offset {
 		c.lost = c.notCommitted()
 	} else if c.owed >= 0 {
