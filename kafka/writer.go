@@ -171,18 +171,26 @@ func (s *Stream) foreignTransaction(l topics.Lane, cause error) error {
 	return fmt.Errorf("a transaction stays open on topic %s: %w", l.Topic(), cause)
 }
 
-// segmentConfig configures the writer sessions.
+// usualBatch is Kafka's default max.message.bytes, less its own allowance.
+const usualBatch = 1_000_012
+
+// segmentConfig configures the writer sessions. Each topic has its own limit of
+// a record batch, the one that its records are held against.
 func (s *Stream) segmentConfig() segment.Config {
-	var smallest int64
-	for _, info := range s.laneInfos() {
-		if smallest == 0 || info.maxRecord < smallest {
-			smallest = info.maxRecord
-		}
+	limits := make(map[string]int32, len(s.names.lanes))
+	for lane, info := range s.laneInfos() {
+		limits[lane.Topic()] = int32(info.maxRecord)
 	}
 	return segment.Config{
 		Lease: s.names.pipeline.WriterLease(), ClientOpts: s.clientOpts,
 		MaxBytes: s.cfg.SegmentBytes, MaxAge: s.cfg.SegmentAge, MaxUnackedBytes: s.cfg.MaxUnackedBytes,
-		BatchMaxBytes: int32(smallest), Logger: s.log,
+		BatchMaxBytes: func(topic string) int32 {
+			if limit, known := limits[topic]; known {
+				return limit
+			}
+			return usualBatch
+		},
+		Logger: s.log,
 	}
 }
 

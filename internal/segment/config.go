@@ -85,9 +85,10 @@ type Config struct {
 	TransactionTimeout time.Duration
 	// FenceTimeout bounds the fencing of each id at open. 10 s by default.
 	FenceTimeout time.Duration
-	// BatchMaxBytes bounds a record batch: the lowest max.message.bytes of the
-	// topics. By default kgo's, 1,000,012.
-	BatchMaxBytes int32
+	// BatchMaxBytes, if set, returns the bound of a record batch for a topic,
+	// its max.message.bytes, and a usual one for the empty name. By default
+	// kgo's, 1,000,012, for all.
+	BatchMaxBytes func(topic string) int32
 	// Logger is told of open, of the end, and of nothing per segment. Nil: silent.
 	Logger *slog.Logger
 }
@@ -131,8 +132,6 @@ func (c Config) check() error {
 		return bad("TransactionTimeout", c.TransactionTimeout, "whole milliseconds, at most 15m")
 	case c.FenceTimeout < 0:
 		return bad("FenceTimeout", c.FenceTimeout, "positive")
-	case c.BatchMaxBytes < 0:
-		return bad("BatchMaxBytes", c.BatchMaxBytes, "positive")
 	}
 	return nil
 }
@@ -149,8 +148,8 @@ func (c Config) opts(i int) []kgo.Opt {
 	} else {
 		opts = append(opts, c.Opts...)
 	}
-	if c.BatchMaxBytes > 0 {
-		opts = append(opts, kgo.ProducerBatchMaxBytes(c.BatchMaxBytes))
+	if c.BatchMaxBytes != nil {
+		opts = append(opts, kgo.ProducerBatchMaxBytesFn(c.BatchMaxBytes))
 	}
 	return append(opts,
 		kgo.TransactionalID(c.id(i)),

@@ -470,7 +470,6 @@ func TestConfig(t *testing.T) {
 		"MaxUnackedBytes":    {Lease: lease, MaxUnackedBytes: -1},
 		"TransactionTimeout": {Lease: lease, TransactionTimeout: time.Hour},
 		"FenceTimeout":       {Lease: lease, FenceTimeout: -1},
-		"BatchMaxBytes":      {Lease: lease, BatchMaxBytes: -1},
 	} {
 		if _, err := segment.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("bad %s: %v", name, err)
