@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -59,6 +60,7 @@ type Consumer[T, M any] struct {
 	floor   flusso.Offset // committed, as far as we know
 	highest flusso.Offset // highest offset that we know of or tried to commit: more is somebody else's
 	lost    error         // acks that ended with their attach, for the next Flush
+	lostTo  flusso.Offset // the floor they made; acked again up to there, they are lost no more
 	gone    error         // what ended the last attach
 	settled uint64        // the epoch whose attach found an owed floor committed
 	owed    flusso.Offset // the floor whose commit is unknown until the next attach, NoOffset for none
@@ -471,7 +473,7 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 		signal(c.dirty)
 	}
 	if c.owed > committed.Offset {
-		c.lost = c.notCommitted()
+		c.lose(c.owed)
 	} else if c.owed >= 0 {
 		c.settled = c.epoch
 	}
@@ -516,7 +518,8 @@ func (c *Consumer[T, M]) detach(m *member, cause error, last bool) {
 		if _, ok := errors.AsType[*UnknownCommitError](cause); ok {
 			c.owed, _ = c.ledger.Floor() // the next attach tells
 		} else {
-			c.lost = c.notCommitted()
+			floor, _ := c.ledger.Floor()
+			c.lose(floor)
 		}
 	}
 	c.ledger.End(c.gone)
@@ -621,6 +624,24 @@ func (c *Consumer[T, M]) CaughtUp(ctx context.Context) (bool, error) {
 	return c.attached && !c.ledger.Ready() && c.pending == 0 && c.next >= high, nil
 }
 
+// lose notes acks that ended with their attach. Called with mu.
+func (c *Consumer[T, M]) lose(floor flusso.Offset) {
+	c.lost, c.lostTo = c.notCommitted(), floor
+	if c.keepAcked {
+		c.lostTo = math.MaxInt64 // acks above the floor are lost as well, and no floor tells when they are not
+	}
+}
+
+// stillLost reports whether acks were lost whose items have not been acked
+// again. Called with mu.
+func (c *Consumer[T, M]) stillLost() bool {
+	if c.lost == nil {
+		return false
+	}
+	floor, _ := c.ledger.Floor()
+	return !c.attached || floor < c.lostTo
+}
+
 // Flush implements [flusso.Consumer]. When acks recorded before it ended with
 // their attach it fails once, with [flusso.ErrWithdrawn]: their items come
 // again.
@@ -635,12 +656,13 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 			return nil // it ended behind them
 		case c.err != nil:
 			return c.err
-		case c.lost != nil:
+		case c.stillLost():
 			err := c.lost
 			c.lost = nil
 			return err
 		case c.owed >= 0: // wait for what the next attach reads
 		case c.epoch == epoch && c.durable >= target:
+			c.lost = nil // or it would still be: what was lost was acked again
 			return nil
 		case c.epoch != epoch && !open:
 			return nil
@@ -734,6 +756,9 @@ func (c *Consumer[T, M]) lastCommits(ctx context.Context) error {
 		c.mu.Lock()
 		over := c.err != nil || !c.attached || c.durable >= c.acks
 		open, lost := c.acks-c.durable, c.lost
+		if c.owed >= 0 && lost == nil {
+			lost = fmt.Errorf("it is not known whether the acks up to offset %s were committed, else their items come again: %w", c.owed, c.gone)
+		}
 		c.mu.Unlock()
 		if over {
 			return lost
