@@ -49,7 +49,8 @@ const (
 	lastCommit       = 2 * time.Second  // for the last commit when ownership is given up
 	leaveTimeout     = 2 * time.Second
 	brokenTimeout    = 5 * time.Second // for asking what is left of a log
-	pollRecords      = 512             // records taken from the client at a time, so that the budget is looked at between
+	goneAfter        = sessionTimeout + rebalanceTimeout
+	pollRecords      = 512 // records taken from the client at a time, so that the budget is looked at between
 )
 
 // Config says which group and topic, and how.

@@ -172,10 +172,14 @@ func (c *Consumer[T, M]) broken(ctx context.Context, err error) error {
 // run owns the members: it polls the one it has and makes another when it
 // ended for a passing reason. What [Consumer.end] ends it also closes.
 func (c *Consumer[T, M]) run(m *member) {
+	var own string // the last member id that we know of: a member that never attached has none
 	for {
 		c.pollAll(m)
 		cause := m.endedBy()
-		own := m.who().MemberID
+		id := m.who().MemberID
+		if id != "" {
+			own = id
+		}
 		if c.isStopping() {
 			return
 		}
@@ -189,7 +193,7 @@ func (c *Consumer[T, M]) run(m *member) {
 		// A static member is replaced by the next one at once; a dynamic one
 		// would be waited for.
 		m.close(c.life, c.cfg.Mode == Standby)
-		if m = c.rejoin(own); m == nil {
+		if m = c.rejoin(own, id == ""); m == nil {
 			return
 		}
 		if c.isStopping() {
@@ -199,15 +203,30 @@ func (c *Consumer[T, M]) run(m *member) {
 	}
 }
 
-func (c *Consumer[T, M]) rejoin(own string) *member {
+// rejoin makes another member. nameless says that the last one may have joined
+// without learning its member id: whoever holds the lane may then be that one.
+// It sends no heartbeat, so that it is gone soon; somebody else is not.
+func (c *Consumer[T, M]) rejoin(own string, nameless bool) *member {
+	began := time.Now()
 	for c.pause() {
 		ctx, cancel := context.WithTimeout(c.life, sessionTimeout)
 		m, err := c.join(ctx, own)
 		cancel()
+		doubtful := nameless && errors.Is(err, flusso.ErrSuperseded) && time.Since(began) < goneAfter
 		switch {
 		case err == nil:
+			if c.cfg.Mode == Takeover {
+				// What was checked does not stay true: a member that could not
+				// join since must not do so much later, over whoever has the
+				// lane then. (One in standby waits without a name.)
+				time.AfterFunc(sessionTimeout, func() {
+					if m.who().MemberID == "" {
+						m.end(kafkaerr.Wrap("attach again to group "+c.cfg.Group, context.DeadlineExceeded))
+					}
+				})
+			}
 			return m
-		case !c.passes(err):
+		case !doubtful && !c.passes(err):
 			c.fail(err)
 			return nil
 		}

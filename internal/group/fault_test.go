@@ -388,3 +388,54 @@ func TestB4_AMemberThatWasCutOffDoesNotComeBackOverAnother(t *testing.T) {
 		})
 	}
 }
+
+// The members that a cut off consumer makes meanwhile never attach and have no
+// id. That must not make it forget that it had the lane once and lost it.
+func TestB4_AMemberThatWasCutOffForLongDoesNotComeBackOverAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 4)
+		cfg := w.config(Takeover)
+		cfg.Opts = append(cfg.Opts, kgo.ClientID("consumer"))
+		old := w.attachWith(cfg, &numbers{})
+		w.ack(w.receive(old, 0))
+		w.flush(old)
+		cut := w.k.Fault(t, kfaketest.Any, kfaketest.Fault{Mode: kfaketest.Disconnect, Times: -1, ClientID: "consumer"})
+		kfaketest.Pass(2 * time.Minute)
+		fresh := w.attach(Takeover)
+		w.ack(w.receive(fresh, 1))
+		w.flush(fresh)
+		kfaketest.Pass(time.Minute)
+		cut.Release()
+		kfaketest.Pass(time.Minute)
+		_, err := old.Receive(ctxOf(t, time.Minute))
+		wantErr(t, "receive", err, flusso.ErrSuperseded)
+		w.ack(w.receive(fresh, 2))
+		w.flush(fresh)
+		w.wantCommitted(3)
+	})
+}
+
+// A join whose reply is lost leaves a member of ours in the group that we don't
+// know by its id: it is not taken for another consumer.
+func TestAJoinWhoseReplyIsLostIsNotTakenForATakeover(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 4)
+		c := w.attach(Takeover)
+		w.ack(w.receive(c, 0))
+		w.flush(c)
+		d := w.receive(c, 1)
+		// Its commit has an unknown outcome, and the next members join unheard.
+		w.k.Fault(t, kmsg.OffsetCommit, kfaketest.Fault{Mode: kfaketest.Disconnect})
+		lost := w.k.Fault(t, kmsg.JoinGroup, kfaketest.Fault{Mode: kfaketest.Disconnect, After: true, Times: -1})
+		w.ack(d)
+		kfaketest.Pass(30 * time.Second)
+		if lost.Hits() == 0 {
+			t.Fatal("no join was hit")
+		}
+		lost.Release()
+		if err := c.Flush(ctxOf(t, time.Minute)); err != nil && !errors.Is(err, flusso.ErrWithdrawn) {
+			t.Fatalf("flush: %v", err)
+		}
+		w.drain(c, 1, 4)
+	})
+}
