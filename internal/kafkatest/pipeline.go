@@ -202,16 +202,34 @@ func (p *Pipeline) Trim(t *testing.T, sink string, upTo flusso.Offset) {
 func (p *Pipeline) RecreateLane(t *testing.T, sink string) {
 	t.Helper()
 	l := p.Lane(t, sink)
+	adm := kadm.NewClient(p.admin)
+	id := func(ctx context.Context) (kadm.TopicID, error) {
+		got, err := adm.ListTopics(ctx, l.Topic())
+		return got[l.Topic()].ID, errors.Join(err, got.Error())
+	}
+	var old kadm.TopicID
+	p.eventually(t, "look up topic "+l.Topic(), func(ctx context.Context) (err error) {
+		old, err = id(ctx)
+		return err
+	})
 	p.eventually(t, "delete topic "+l.Topic(), func(ctx context.Context) error {
-		got, err := kadm.NewClient(p.admin).DeleteTopics(ctx, l.Topic())
+		got, err := adm.DeleteTopics(ctx, l.Topic())
 		return errors.Join(err, got.Error())
 	})
 	want, err := p.name.Specs([]string{sink}, topics.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A broker goes on showing the old one for a moment: it must not be taken
+	// for the new one.
 	p.eventually(t, "create topic "+l.Topic()+" again", func(ctx context.Context) error {
-		_, err := topics.New(p.admin).Ensure(ctx, want)
+		if _, err := topics.New(p.admin).Ensure(ctx, want); err != nil {
+			return err
+		}
+		now, err := id(ctx)
+		if err == nil && now == old {
+			err = errors.New("the old one is still there")
+		}
 		return err
 	})
 }
