@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,14 +59,7 @@ func say(what string, at flusso.Position, err error) {
 	_, _ = os.Stdout.Write(append(text, '\n')) // one write: a kill cuts no line
 }
 
-func (e event) is(kind string) bool {
-	for _, k := range e.Kinds {
-		if k == kind {
-			return true
-		}
-	}
-	return false
-}
+func (e event) is(kind string) bool { return slices.Contains(e.Kinds, kind) }
 
 // child is the program of a process. It ends when its standard input does.
 func child(role string) int {
@@ -105,8 +99,7 @@ func write(ctx context.Context, s *kafka.Stream) {
 		p, err := s.Commits(ctx)
 		if err != nil {
 			say("failed", at, err)
-			var fenced *flusso.FencedError
-			if errors.As(err, &fenced) {
+			if _, fenced := errors.AsType[*flusso.FencedError](err); fenced {
 				<-ctx.Done()
 			}
 			continue

@@ -179,8 +179,7 @@ func compare(t *testing.T, bin string, env []string, what string, args ...string
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			out = append(out, exit.Stderr...)
 		}
 		t.Fatalf("compare with the %s: %v\n%s", what, err, out)
