@@ -118,10 +118,19 @@ func (s *session) serve(ctx context.Context, reader *snapshotReader, waiting []f
 		if !ok {
 			return &flusso.InvalidError{What: "request", Reason: fmt.Sprintf("%T is not known to this engine", d.Item())}
 		}
+		if !slices.Contains(s.sinks, b.Sink) {
+			// Retired, or not in this stream yet: nothing could be published to its
+			// lane. It is not acked, so that it is served once the sink is there.
+			s.log.Warn("a request of a sink that this stream does not have is left waiting", "sink", b.Sink, "sinks", s.sinks)
+			continue
+		}
 		a := &asking{delivery: d, request: expand(b, tables)}
 		a.left = len(a.request.Indexes)
 		all = append(all, a)
 		requests = append(requests, a.request)
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	snapshots := flusso.Coalesce(requests)
 	s.log.Info("serving snapshot requests", "requests", len(all), "indexes", len(snapshots))
