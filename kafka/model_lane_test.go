@@ -53,7 +53,7 @@ type modelSink struct {
 	next  int
 	outs  []out
 	acked map[int]bool // in this attach
-	calm  int          // the step of its attach, or of its last flush
+	calm  int          // the step of its attach
 }
 
 type out struct {
@@ -318,8 +318,8 @@ func (w *world) ack(l *modelLane) {
 	}
 }
 
-// shaken: a fault was about since the sink attached or flushed, and what it
-// did may show only now.
+// shaken: a fault was about since the sink attached, and what it did may show
+// only now.
 func (w *world) shaken(k *modelSink) bool {
 	return len(w.faults) > 0 || w.faulted >= k.calm || w.disturbed()
 }
@@ -379,7 +379,7 @@ func (w *world) flush(l *modelLane) {
 	case err != nil:
 		w.fail("sink %s: flush: %v", l.name, err)
 	}
-	if k.calm = w.step; k.base < 0 {
+	if k.base < 0 {
 		return
 	}
 	n := k.base
