@@ -668,6 +668,7 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	epoch, target := c.epoch, c.acks
+	floor, _ := c.ledger.Floor()
 	open := c.durable < target
 	for {
 		switch {
@@ -683,8 +684,8 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 		case c.epoch == epoch && c.durable >= target:
 			c.lost = nil // or it would still be: what was lost was acked again
 			return nil
-		case c.epoch != epoch && !open:
-			return nil
+		case c.epoch != epoch && (!open || !c.keepAcked && c.floor >= floor):
+			return nil // also where an attach after it found them committed
 		case c.epoch != epoch && c.settled == epoch+2: // one for the end, one for the next begin
 			return nil // ... and the commit whose reply was lost had been made
 		case c.epoch != epoch:
