@@ -133,6 +133,17 @@ func (s *session) serve(ctx context.Context, reader *snapshotReader, waiting []f
 		return nil
 	}
 	snapshots := flusso.Coalesce(requests)
+	// The star first, whoever asked first: it begins the snapshot of every index in its
+	// lanes, and what came before it would be gone.
+	slices.SortStableFunc(snapshots, func(a, b flusso.Snapshot) int {
+		switch {
+		case a.Index == EveryID && b.Index != EveryID:
+			return -1
+		case a.Index != EveryID && b.Index == EveryID:
+			return 1
+		}
+		return 0
+	})
 	s.log.Info("serving snapshot requests", "requests", len(all), "indexes", len(snapshots))
 	for _, snap := range snapshots {
 		rows, err := reader.snapshot(ctx, snap)

@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"fmt"
 	"testing"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -37,11 +38,18 @@ func TestARequestOfARetiredSinkIsLeftWaiting(t *testing.T) {
 		})
 	})
 
-	// The sink is back, and so is what it asked for.
+	// The sink is back, and so is what it asked for. Its store is fresh, so that it
+	// asks for all tables as well, behind that: the two are taken together, and the
+	// snapshot of all must not throw away the one before it.
 	p.stop("ingest")
 	p.stop(tablesSink)
 	p.wrap = nil
 	p.start()
-	p.logged(`index=public.small sinks="[search tables]"`)
+	eventually(t, "every request answered", func() error {
+		if idle, err := p.stream.Idle(t.Context()); err != nil || !idle {
+			return fmt.Errorf("idle: %t, %w", idle, err)
+		}
+		return nil
+	})
 	p.equal()
 }
