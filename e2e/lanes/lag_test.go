@@ -7,7 +7,9 @@ import (
 )
 
 // Kafka's tool reports a lag of 1 for a lane that is caught up, for ever: the
-// marker of the last transaction owns an offset. Ours is 0 (Case 45).
+// marker of the last transaction owns an offset. It may be 2: the transactional
+// ids take turns, and the marker of the one before may come as late. Ours is 0
+// (Case 45).
 func TestCase45_the_lag_of_an_idle_lane(t *testing.T) {
 	t.Parallel()
 	p := open(t, nil, "a")
@@ -26,8 +28,8 @@ func TestCase45_the_lag_of_an_idle_lane(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := all[lane]
-	if theirs != "1" {
-		t.Errorf("kafka-consumer-groups reports a lag of %s, want 1:\n%s", theirs, out)
+	if theirs != "1" && theirs != "2" {
+		t.Errorf("kafka-consumer-groups reports a lag of %s, want that of one or two markers:\n%s", theirs, out)
 	}
 	if !ours.Known || ours.Batches != 0 || ours.Envelopes != 0 || ours.Age != 0 {
 		t.Errorf("our lag is %+v, want 0", ours)
