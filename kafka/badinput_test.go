@@ -82,7 +82,7 @@ func TestBadNamesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 	for _, sinks := range [][]string{nil, {"a", "a"}} {
 		_, err := kafka.Open(t.Context(), kafka.Config{Pipeline: "orders", Sinks: sinks})
-		fails[*flusso.InvalidError](t, err, "orders")
+		_ = fails[*flusso.InvalidError](t, err, "orders")
 	}
 }
 
@@ -91,7 +91,7 @@ func TestBadItemsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	story(t, []string{"audit", "search"}, func(c *kafka.Config) { c.MaxBatchBytes = 3 << 20 }, func(t *testing.T, w *caseWorld) {
 		s := w.process("db:slot")
 		_, err := s.Lane("nobody")
-		fails[*flusso.UnknownSinkError](t, err, "nobody", "audit, search")
+		_ = fails[*flusso.UnknownSinkError](t, err, "nobody", "audit, search")
 		p := w.commits(s)
 		w.publish(s, p, 10)
 
@@ -110,10 +110,10 @@ func TestBadItemsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		for i := range 8000 {
 			indexes = append(indexes, strings.Repeat("i", 200)+string(rune('a'+i%26)))
 		}
-		name := func(err error, says ...string) { t.Helper(); fails[*flusso.NameError](t, err, says...) }
-		limit := func(err error, says ...string) { t.Helper(); fails[*flusso.LimitError](t, err, says...) }
-		position := func(err error, says ...string) { t.Helper(); fails[*flusso.PositionError](t, err, says...) }
-		invalid := func(err error, says ...string) { t.Helper(); fails[*flusso.InvalidError](t, err, says...) }
+		name := func(err error, says ...string) { t.Helper(); _ = fails[*flusso.NameError](t, err, says...) }
+		limit := func(err error, says ...string) { t.Helper(); _ = fails[*flusso.LimitError](t, err, says...) }
+		position := func(err error, says ...string) { t.Helper(); _ = fails[*flusso.PositionError](t, err, says...) }
+		invalid := func(err error, says ...string) { t.Helper(); _ = fails[*flusso.InvalidError](t, err, says...) }
 		for _, tt := range []struct {
 			what string
 			sink string
@@ -136,7 +136,7 @@ func TestBadItemsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"header too large", "audit", &flusso.SnapshotComplete{Indexes: indexes}, limit, []string{"audit"}},
 			{"nil item", "audit", nil, invalid, []string{"lane item"}},
 			{"marker without indexes", "audit", &flusso.SnapshotComplete{}, invalid, []string{"no index"}},
-			{"a sink that is not there", "nobody", caseBatch(20, "x"), func(err error, says ...string) { fails[*flusso.UnknownSinkError](t, err, says...) }, []string{"nobody", "audit, search"}},
+			{"a sink that is not there", "nobody", caseBatch(20, "x"), func(err error, says ...string) { _ = fails[*flusso.UnknownSinkError](t, err, says...) }, []string{"nobody", "audit, search"}},
 		} {
 			before := [2]flusso.Offset{w.LaneEnd(t, "audit"), w.LaneEnd(t, "search")}
 			// The good half must not be published either.
@@ -157,9 +157,9 @@ func TestBadItemsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		rp, err := s.Requests().Producer(w.ctx())
 		w.do("producer of requests", err)
 		_, err = rp.Publish(w.ctx(), &flusso.Backfill{Sink: "nobody", Indexes: []string{"order"}})
-		fails[*flusso.UnknownSinkError](t, err, "nobody")
+		_ = fails[*flusso.UnknownSinkError](t, err, "nobody")
 		_, err = rp.Publish(w.ctx(), &flusso.Backfill{Sink: "audit", Indexes: []string{"a/b"}})
-		fails[*flusso.NameError](t, err, "a/b")
+		_ = fails[*flusso.NameError](t, err, "a/b")
 	})
 }
 
@@ -183,7 +183,7 @@ func TestUnsafeTopicsAreFoundAtOpen(t *testing.T) {
 				if tt.partitions > 0 {
 					configs := map[string]*string{}
 					for k, v := range tt.configs {
-						configs[k] = kmsg.StringPtr(v)
+						configs[k] = new(v)
 					}
 					req := kmsg.NewPtrCreateTopicsRequest()
 					rt := kmsg.NewCreateTopicsRequestTopic()
@@ -199,7 +199,7 @@ func TestUnsafeTopicsAreFoundAtOpen(t *testing.T) {
 					}
 				}
 				_, err := kafka.Open(t.Context(), kafka.Config{Pipeline: "orders", Sinks: []string{"audit"}, Client: c.Opts()})
-				fails[*topics.UnsafeError](t, err, append(tt.says, "orders")...)
+				_ = fails[*topics.UnsafeError](t, err, append(tt.says, "orders")...)
 			})
 		})
 	}
@@ -332,7 +332,7 @@ func TestBrokerThatIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := kfaketest.New(t, kfake.MaxVersions(kversion.V2_3_0()))
 		err := within(t, 20*time.Second, openErr(c.Opts()...))
-		fails[*topics.TooOldError](t, err, "orders", "upgrade it to Apache Kafka")
+		_ = fails[*topics.TooOldError](t, err, "orders", "upgrade it to Apache Kafka")
 	})
 }
 

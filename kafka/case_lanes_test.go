@@ -388,7 +388,7 @@ func TestCase32_DocumentsAroundTheLimit(t *testing.T) {
 					w.do("publish "+id, err)
 				}
 				if err != nil {
-					fails[*flusso.LimitError](t, err, "order/"+id, "max.message.bytes of topic")
+					_ = fails[*flusso.LimitError](t, err, "order/"+id, "max.message.bytes of topic")
 					continue
 				}
 				d := w.receive(c, at)[0]

@@ -51,8 +51,8 @@ type Config struct {
 	// decompressed bytes, 16 MiB by default.
 	PrefetchBytes int64
 	// TrimAfter is how long a floor must have been durable before the lane is
-	// trimmed up to it, 5 minutes by default; negative never trims. Only a
-	// process with a live writer session trims.
+	// trimmed up to it, 5 minutes by default; negative never trims. A process
+	// trims from its first writer session on.
 	TrimAfter time.Duration
 
 	Registerer prometheus.Registerer // metrics go here; nil for none

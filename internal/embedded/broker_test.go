@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		b, err := embedded.Open(context.Background(), dir)
 		if err != nil {
-			fmt.Fprintln(os.Stdout, "error", err)
+			_, _ = fmt.Fprintln(os.Stdout, "error", err)
 			os.Exit(1)
 		}
-		fmt.Fprintln(os.Stdout, "addr", b.Addr())
+		_, _ = fmt.Fprintln(os.Stdout, "addr", b.Addr())
 		select {}
 	}
 	goleak.VerifyTestMain(m)

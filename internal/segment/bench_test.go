@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/internal/segment"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // BenchmarkSubmit measures the path of entries of 100 records of 512 bytes,

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // commit runs until the former has ended: it ends the transactions in order,

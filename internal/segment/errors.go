@@ -11,10 +11,10 @@ import (
 type Outcome int
 
 const (
-	// Rejected: its commit was never asked for; it is certainly not visible.
+	// Rejected says that its commit was never asked for: it is certainly not visible.
 	Rejected Outcome = iota
-	// Unknown: the commit was asked for and its answer is not a plain yes. It
-	// is settled by opening the lease again and reading what is there.
+	// Unknown says that the commit was asked for and its answer is not a plain
+	// yes. It is settled by opening the lease again and reading what is there.
 	Unknown
 )
 

@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/flusso/flusso-kafka/internal/kfaketest"
-	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/segment"
 )
 
 // kinds are the requests a session sends, and codes a broker may answer them with.

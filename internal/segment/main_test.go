@@ -10,9 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	flusso "github.com/flusso/flusso-kafka"
-	"github.com/flusso/flusso-kafka/internal/kfaketest"
-	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -20,6 +17,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 	"go.uber.org/goleak"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/segment"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

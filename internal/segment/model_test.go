@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/internal/segment"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // TestModel runs sessions one after the other, each into a fault of its own at
@@ -56,7 +57,7 @@ func model(t *testing.T, w world, r *rand.Rand) {
 			}
 			names = append(names, name)
 			if r.IntN(3) == 0 {
-				time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+				kfaketest.Pass(time.Duration(r.IntN(300)) * time.Millisecond)
 			}
 		}
 		if r.IntN(4) == 0 {

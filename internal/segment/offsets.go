@@ -7,11 +7,12 @@ import (
 	"math"
 	"time"
 
-	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 )
 
 // GroupOffsets is an offset that becomes committed for a consumer group

@@ -10,13 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	flusso "github.com/flusso/flusso-kafka"
-	"github.com/flusso/flusso-kafka/internal/kfaketest"
-	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/segment"
 )
 
 const group = "orders.ingest"
@@ -140,7 +141,7 @@ func TestD2_Refused(t *testing.T) {
 					if err := s.Drain(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(2 * segment.DefaultTransactionTimeout)
+					kfaketest.Pass(2 * segment.DefaultTransactionTimeout)
 					for i := 3; i < 3+2*segment.IDs; i++ {
 						submit(t, s, entry(l, fmt.Sprint(i), "a"))
 						if err := s.Drain(t.Context()); err != nil {

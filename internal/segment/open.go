@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 )
 
 // Open fences every earlier session of the lease and returns a new one. The

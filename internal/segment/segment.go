@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 )
 
 // segment is entries on their way through one transaction.

@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	flusso "github.com/flusso/flusso-kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
 )
 
 // Entry is what is committed whole: part of one segment, with all its records.

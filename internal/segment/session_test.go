@@ -11,12 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	flusso "github.com/flusso/flusso-kafka"
-	"github.com/flusso/flusso-kafka/internal/kfaketest"
-	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/segment"
 )
 
 func TestCommit(t *testing.T) {
@@ -128,7 +129,7 @@ func TestLimits(t *testing.T) {
 		if n := produced.Load(); n != 3 {
 			t.Fatalf("%d produced before its age, want 3", n)
 		}
-		time.Sleep(segment.DefaultMaxAge)
+		kfaketest.Pass(segment.DefaultMaxAge)
 		synctest.Wait()
 		if n := produced.Load(); n != 4 {
 			t.Fatalf("%d produced at its age, want 4", n)
@@ -224,10 +225,10 @@ func TestIdle(t *testing.T) {
 		s, l := w.open(t), newLedger()
 		submit(t, s, entry(l, "1", "a"))
 		l.wait(1)
-		time.Sleep(segment.MaxIdle - time.Second)
+		kfaketest.Pass(segment.MaxIdle - time.Second)
 		submit(t, s, entry(l, "2", "a"))
 		l.wait(2)
-		time.Sleep(segment.MaxIdle + time.Second)
+		kfaketest.Pass(segment.MaxIdle + time.Second)
 		err := s.Submit(t.Context(), entry(l, "3", "a"))
 		if !errors.Is(err, segment.ErrIdle) || !errors.Is(err, flusso.ErrLost) || !errors.Is(err, flusso.ErrRejected) {
 			t.Errorf("got %v", err)
@@ -502,7 +503,7 @@ func TestUpgrade(t *testing.T) {
 				give(5)
 				w.setVersion(t, 2)
 				// Clients learn of it with the next connection to a broker.
-				time.Sleep(time.Minute)
+				kfaketest.Pass(time.Minute)
 				if silent {
 					w.Fault(t, kmsg.InitProducerID, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
 				}
