@@ -44,8 +44,8 @@ type RecreatedError struct {
 // Error names both topic IDs and what to do.
 func (e *RecreatedError) Error() string {
 	return fmt.Sprintf("lane of sink %q was recreated: group %s committed offset %s (through %s) for topic %s with ID %s, which now has ID %s: "+
-		"seed the sink again with a backfill request, then reset the group to offset %s",
-		e.Lane.Sink, e.Lane.Group(), e.gap.From, e.gap.Acked, e.Lane.Topic(), showID(e.Committed), showID(e.Now), e.gap.To)
+		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s`, and seed the sink again with `flusso-kafka-admin request send %s INDEX...`",
+		e.Lane.Sink, e.Lane.Group(), e.gap.From, e.gap.Acked, e.Lane.Topic(), showID(e.Committed), showID(e.Now), e.Lane.Sink, e.Lane.Sink)
 }
 
 // Unwrap returns the gap.

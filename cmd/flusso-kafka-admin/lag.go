@@ -86,8 +86,8 @@ func problem(l topics.Lane, lag offsets.Lag) string {
 		if lag.Gap.Known {
 			lost = fmt.Sprintf("%d items", lag.Gap.Items)
 		}
-		return fmt.Sprintf("gap: offsets %s to %s are gone with %s that were not acked: seed the sink again (request send), then commit offset %s to group %s",
-			lag.Gap.From, lag.Gap.To, lost, lag.Gap.To, l.Group())
+		return fmt.Sprintf("gap: offsets %s to %s are gone with %s that were not acked: stop the sink, accept the gap (lane accept %s), then seed the sink again (request send %s)",
+			lag.Gap.From, lag.Gap.To, lost, l.Sink, l.Sink)
 	}
 	return ""
 }
