@@ -408,36 +408,55 @@ func TestD2_AnAckThatIsNoneOfOursIsRefused(t *testing.T) {
 	must(c.Publish(ctx, at(1, "a")))(t)
 }
 
+// marked is a commit of the marker that answers a request.
+func marked(sink string, ack flusso.Delivery[flusso.Request]) flusso.Commit {
+	return flusso.Commit{
+		Items: []flusso.Routed{{Sink: sink, Item: &flusso.SnapshotComplete{Indexes: []string{"x"}}}},
+		Acks:  []flusso.Delivery[flusso.Request]{ack},
+	}
+}
+
 // An ack is fine when its commit is accepted and refused when there is room:
-// nothing of the commit is published, and nothing behind it.
-func TestD2_AnAckThatIsRefusedLateEndsTheSession(t *testing.T) {
-	s := build(t, 1, "a")
-	ctx := within(t)
-	ask := must(s.Requests().Producer(ctx))(t)
-	must(ask.Publish(ctx, &flusso.Backfill{Sink: "a", Indexes: []string{"x"}}))(t)
-	d := must(must(s.Requests().Consumer(ctx))(t).Receive(ctx))(t)
-	c := commits(t, s)
-	must(c.Publish(ctx, at(1, "a")))(t)
-	commit := at(2, "a")
-	commit.Acks = []flusso.Delivery[flusso.Request]{d}
-	first := must(c.Submit(ctx, commit))(t)
-	second := must(c.Submit(ctx, at(3, "a")))(t)
-	if err := d.Nack(ctx); err != nil {
-		t.Fatal(err)
-	}
-	r := reader(t, s, "a")
-	ackNext(t, r)
-	for i, f := range []*flusso.Future{first, second} {
-		if _, err := f.Wait(ctx); !errors.Is(err, flusso.ErrWithdrawn) {
-			t.Fatalf("future %d: got %v, want %v", i, err, flusso.ErrWithdrawn)
-		}
-	}
-	if _, err := c.Publish(ctx, at(4, "a")); !errors.Is(err, flusso.ErrWithdrawn) {
-		t.Fatalf("afterwards: got %v, want the cause %v", err, flusso.ErrWithdrawn)
-	}
-	must(commits(t, s).Publish(ctx, at(2, "a")))(t)
-	if got := ackNext(t, r).(*flusso.Batch).Position; got != 2 {
-		t.Errorf("got %s, want 2", got)
+// nothing of that commit is published, and all behind it is.
+func TestD2_AnAckThatIsRefusedLateFailsItsCommitAlone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refuse func(t *testing.T, s *channel.Stream, d flusso.Delivery[flusso.Request])
+		want   error
+	}{
+		"withdrawn": {func(t *testing.T, _ *channel.Stream, d flusso.Delivery[flusso.Request]) {
+			if err := d.Nack(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}, flusso.ErrWithdrawn},
+		"superseded": {func(t *testing.T, s *channel.Stream, _ flusso.Delivery[flusso.Request]) {
+			must(s.Requests().Consumer(t.Context()))(t)
+		}, flusso.ErrSuperseded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := build(t, 1, "a")
+			ctx := within(t)
+			ask := must(s.Requests().Producer(ctx))(t)
+			must(ask.Publish(ctx, &flusso.Backfill{Sink: "a", Indexes: []string{"x"}}))(t)
+			d := must(must(s.Requests().Consumer(ctx))(t).Receive(ctx))(t)
+			c := commits(t, s)
+			must(c.Publish(ctx, at(1, "a")))(t)
+			first := must(c.Submit(ctx, marked("a", d)))(t)
+			second := must(c.Submit(ctx, at(2, "a")))(t)
+			tt.refuse(t, s, d)
+			r := reader(t, s, "a")
+			ackNext(t, r)
+			if _, err := first.Wait(ctx); !errors.Is(err, tt.want) || !errors.Is(err, flusso.ErrRejected) {
+				t.Fatalf("the marker: got %v, want %v", err, tt.want)
+			}
+			must(second.Wait(ctx))(t)
+			third := must(c.Submit(ctx, at(3, "a")))(t)
+			for _, want := range []flusso.Position{2, 3} {
+				if got, ok := ackNext(t, r).(*flusso.Batch); !ok || got.Position != want {
+					t.Fatalf("got %+v, want position %s and no marker", got, want)
+				}
+			}
+			must(third.Wait(ctx))(t)
+		})
 	}
 }
 

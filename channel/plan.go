@@ -39,6 +39,9 @@ type delivered struct {
 }
 
 func (s *Stream) planCommit(by *origin, c flusso.Commit) (*entry, error) {
+	if err := checkAcked(c); err != nil {
+		return nil, err
+	}
 	acks, err := s.planAcks(c.Acks)
 	if err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func (s *Stream) planCommit(by *origin, c flusso.Commit) (*entry, error) {
 	e.put = func() error {
 		for _, d := range acks {
 			if err := d.ackable(); err != nil {
-				return fmt.Errorf("commit with acks of requests: nothing was published: %w", err)
+				return refusedAcks(err)
 			}
 		}
 		for _, it := range items {
@@ -107,6 +110,29 @@ func (s *Stream) planCommit(by *origin, c flusso.Commit) (*entry, error) {
 	return e, nil
 }
 
+// checkAcked refuses a live batch beside acks: were they refused when the
+// commit's turn comes, it would stay out and be a hole in its lane.
+func checkAcked(c flusso.Commit) error {
+	if len(c.Acks) == 0 {
+		return nil
+	}
+	for _, r := range c.Items {
+		if b, ok := r.Item.(*flusso.Batch); ok && b != nil && b.Live() {
+			return &flusso.InvalidError{
+				What:   fmt.Sprintf("commit with acks for the lane of sink %q", r.Sink),
+				Reason: "carries a live batch: publish live batches in commits without acks",
+			}
+		}
+	}
+	return nil
+}
+
+// refusedAcks says that a commit was left out, whether its acks were refused
+// at once or when its turn came.
+func refusedAcks(err error) error {
+	return errors.Join(flusso.ErrRejected, fmt.Errorf("commit with acks of requests: nothing of it was published: %w", err))
+}
+
 // planAcks accepts deliveries of this stream's request lane that can be acked.
 func (s *Stream) planAcks(list []flusso.Delivery[flusso.Request]) ([]*delivery[flusso.Request], error) {
 	out := make([]*delivery[flusso.Request], 0, len(list))
@@ -118,7 +144,7 @@ func (s *Stream) planAcks(list []flusso.Delivery[flusso.Request]) ([]*delivery[f
 			}
 		}
 		if err := d.ackable(); err != nil {
-			return nil, errors.Join(flusso.ErrRejected, fmt.Errorf("commit with acks of requests: %w", err))
+			return nil, refusedAcks(err)
 		}
 		out = append(out, d)
 	}

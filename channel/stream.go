@@ -139,7 +139,7 @@ func (s *Stream) Watermark(context.Context) (flusso.Watermark, error) {
 	return s.tracker.Observe(s.p.floors(s.incarnation), nil, time.Now()), nil
 }
 
-// Idle reports whether every lane, the request lane included, is drained.
+// Idle reports whether the lane of every sink is drained.
 func (s *Stream) Idle(context.Context) (bool, error) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()

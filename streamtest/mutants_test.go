@@ -159,7 +159,7 @@ var mutants = []mutant{
 			return d, nil
 		}
 	})},
-	{name: "malformed items are dropped in silence", fails: []string{"A2"}, bend: swallow[*flusso.InvalidError]()},
+	{name: "malformed items are dropped in silence", fails: []string{"A2", "D2"}, bend: swallow[*flusso.InvalidError]()},
 	{name: "names are not checked", fails: []string{"A2", "F2"}, bend: swallow[*flusso.NameError]()},
 	{name: "a limit is not told", fails: []string{"F2"}, bend: swallow[*flusso.LimitError]()},
 	{name: "what comes again is what the receiver made of it", fails: []string{"A3"}, bend: reading(func(c *bentConsumer[item]) {
@@ -193,7 +193,7 @@ var mutants = []mutant{
 	{name: "caught up too early", fails: []string{"A5"}, bend: reading(func(c *bentConsumer[item]) {
 		c.caughtUp = func(_ bool, err error) (bool, error) { return err == nil, err }
 	})},
-	{name: "never caught up", fails: []string{"A3", "A5", "B1", "B4", "B9", "B10", "B12", "C6", "D4"}, bend: reading(func(c *bentConsumer[item]) {
+	{name: "never caught up", fails: []string{"A3", "A5", "B1", "B4", "B9", "B10", "B12", "C6", "D2", "D4"}, bend: reading(func(c *bentConsumer[item]) {
 		c.caughtUp = func(_ bool, err error) (bool, error) { return false, err }
 	})},
 	{name: "idle too early", fails: []string{"A5"}, bend: func() *bends {
@@ -201,6 +201,28 @@ var mutants = []mutant{
 	}},
 	{name: "never idle", fails: []string{"A1", "A5", "B5", "C4"}, bend: func() *bends {
 		return &bends{idle: func(bool) bool { return false }}
+	}},
+	{name: "requests count for idle", fails: []string{"A5"}, bend: func() *bends {
+		var open atomic.Int64
+		return &bends{
+			idle: func(idle bool) bool { return idle && open.Load() == 0 },
+			asked: func(attach attacher[request]) (requests, error) {
+				in, err := attach()
+				if err != nil {
+					return nil, err
+				}
+				c := in.(*bentConsumer[request])
+				c.receive = func(_ context.Context, do receiver[request]) (flusso.Delivery[request], error) {
+					d, err := do()
+					if err != nil {
+						return nil, err
+					}
+					open.Add(1)
+					return d, nil
+				}
+				return c, nil
+			},
+		}
 	}},
 	{name: "a large batch arrives behind the next", fails: []string{"B1"}, bend: reading(func(c *bentConsumer[item]) {
 		var held *bentDelivery[item]
@@ -652,6 +674,37 @@ var mutants = []mutant{
 				_, _ = p.Submit(ctx, flusso.Commit{Items: c.Items})
 			}
 			return f, err
+		},
+	)},
+	{name: "a refused ack ends the session", fails: []string{"D2"}, bend: func() *bends {
+		return &bends{commits: func(_ *bentStream, open opener[flusso.Commit]) (flusso.Producer[flusso.Commit], error) {
+			p, err := open()
+			if err != nil {
+				return nil, err
+			}
+			var ended error
+			return newBentProducer(p, func(ctx context.Context, c flusso.Commit, _ func() (*flusso.Future, error)) (*flusso.Future, error) {
+				if ended != nil {
+					return nil, ended
+				}
+				f, err := p.Submit(ctx, c)
+				if errors.Is(err, flusso.ErrSuperseded) || errors.Is(err, flusso.ErrWithdrawn) {
+					ended = err
+				}
+				return f, err
+			}), nil
+		}}
+	}},
+	{name: "a live batch goes with acks", fails: []string{"D2"}, bend: committing(
+		func(ctx context.Context, c flusso.Commit, p flusso.Producer[flusso.Commit]) (*flusso.Future, error) {
+			f, err := p.Submit(ctx, c)
+			if _, refused := errors.AsType[*flusso.InvalidError](err); !refused || len(c.Acks) == 0 {
+				return f, err
+			}
+			if _, err := p.Submit(ctx, flusso.Commit{Items: c.Items}); err != nil {
+				return nil, err
+			}
+			return p.Submit(ctx, flusso.Commit{Acks: c.Acks})
 		},
 	)},
 	{name: "rows go to every lane", fails: []string{"D4"}, bend: func() *bends {

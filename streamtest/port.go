@@ -20,6 +20,7 @@ var portClauses = []clause{
 	{"A4_an_unknown_sink_is_a_typed_error_naming_the_known_ones", checkA4},
 	{"A5_caught_up_tells_whether_anything_waits_behind_the_last_delivery", checkA5CaughtUp},
 	{"A5_idle_tells_whether_every_lane_is_drained", checkA5Idle},
+	{"A5_requests_that_wait_keep_no_stream_from_being_idle", checkA5Requests},
 }
 
 func checkA1(e *env) {
@@ -308,6 +309,33 @@ func checkA5Idle(e *env) {
 	d.ack()
 	a.flush()
 	s.drains()
+}
+
+func checkA5Requests(e *env) {
+	e.pipeline("a")
+	s := e.open(inc)
+	idle := func(what string) {
+		e.t.Helper()
+		if !s.idle() {
+			e.t.Fatalf("not idle although every lane is drained: %s", what)
+		}
+	}
+	produce(e, s.Requests()).publish(backfill("a", "orders"), backfill("a", "items"))
+	idle("two requests wait")
+	asked := consume(e, s.Requests())
+	d := asked.gets(backfill("a", "orders"))[0]
+	idle("a request is delivered and not acked, another waits")
+
+	s.commits().publish(flusso.Commit{Items: to("a", complete("orders")), Acks: []flusso.Delivery[flusso.Request]{d.Delivery}})
+	if s.idle() {
+		e.t.Fatal("idle, although a marker was published and acknowledged before")
+	}
+	r := s.reader("a")
+	r.acks(complete("orders"))
+	r.flush()
+	s.drains()
+	asked.gets(backfill("a", "items"))
+	idle("a request is delivered and not acked")
 }
 
 // errIs is for goroutines that must not fail the test themselves.

@@ -13,6 +13,8 @@ var requestClauses = []clause{
 	{"D1_requests_acked_out_of_turn_leave_the_others", checkD1Order},
 	{"D2_the_marker_and_the_ack_are_one_step", checkD2},
 	{"D2_a_marker_whose_ack_is_refused_stays_out", checkD2Refused},
+	{"D2_a_refused_ack_fails_its_commit_alone", checkD2Alone},
+	{"D2_a_live_batch_does_not_go_with_acks", checkD2Live},
 	{"D3_waiting_requests_for_an_index_become_one_snapshot", checkD3},
 	{"D4_snapshot_batches_go_only_to_the_lanes_that_asked", checkD4},
 }
@@ -138,13 +140,112 @@ func checkD2Refused(e *env) {
 	e.want("a commit with an ack of a superseded consumer", err, flusso.ErrSuperseded)
 	again.gets(backfill("a", "orders"))
 
-	// Whether this session goes on is the adapter's choice; the marker is not there.
+	// The marker is not there for the next session either.
 	s.stop()
 	s = e.open(inc)
 	s.writer("a").publish(live(10))
 	r := s.reader("a")
 	r.gets(live(10))
 	consume(e, s.Requests()).gets(backfill("a", "orders"))
+}
+
+// Whether acks are refused at once or when the commit's turn comes: it is the
+// error of that commit, of which nothing is published, and of nobody else.
+func checkD2Alone(e *env) {
+	e.pipeline("a", "b")
+	s := e.open(inc)
+	produce(e, s.Requests()).publish(backfill("a", "late"), backfill("a", "items"))
+	c, w := s.commits(), s.writer("a")
+	asked := consume(e, s.Requests())
+	out := asked.gets(backfill("a", "late"), backfill("a", "items"))
+
+	// between submits a marker with an ack between two live batches, and
+	// returns the marker's error.
+	between := func(before, behind flusso.Position, index string, d *delivery[flusso.Request], then func()) error {
+		e.t.Helper()
+		ctx, cancel := e.bounded()
+		defer cancel()
+		futures := []*flusso.Future{c.submit(toAll(live(before), "a", "b"))}
+		f, err := c.Submit(ctx, flusso.Commit{
+			Items: append(to("a", rows("1"), complete(index)), to("b", complete(index))...),
+			Acks:  []flusso.Delivery[flusso.Request]{d.Delivery},
+		})
+		futures = append(futures, c.submit(toAll(live(behind), "a", "b")))
+		then()
+		if err == nil {
+			_, err = f.Wait(ctx)
+		}
+		waitAll(e, futures)
+		return err
+	}
+	// One that is withdrawn while its commit is on its way is refused late, or
+	// was in already.
+	late := between(10, 20, "late", out[0], func() {
+		ctx, cancel := e.bounded()
+		defer cancel()
+		_ = out[0].Nack(ctx)
+	})
+	if late != nil {
+		e.want("a commit with an ack that is withdrawn meanwhile", late, flusso.ErrWithdrawn)
+	}
+	asked = consume(e, s.Requests())
+	d := asked.next()
+	if text(d.Item()) == text(backfill("a", "late")) {
+		d = asked.next()
+	}
+	e.equal("the request behind", text(d.Item()), text(backfill("a", "items")))
+	d.nack()
+	e.want("a commit with an ack that was withdrawn", between(30, 40, "items", d, func() {}), flusso.ErrWithdrawn)
+	d = asked.gets(backfill("a", "items"))[0]
+	asked = consume(e, s.Requests())
+	e.want("a commit with an ack of a consumer that was superseded", between(50, 60, "items", d, func() {}), flusso.ErrSuperseded)
+
+	w.publish(live(70))
+	c.publish(flusso.Commit{Items: to("b", live(70))})
+	want := []flusso.LaneItem{live(20), live(30), live(40), live(50), live(60), live(70)}
+	for _, sink := range []string{"a", "b"} {
+		r := s.reader(sink)
+		r.acks(live(10))
+		if late == nil && sink == "a" {
+			r.acks(rows("1"))
+		}
+		if late == nil {
+			r.acks(complete("late"))
+		}
+		r.acks(want...)
+		r.nothing()
+		r.flush()
+	}
+	s.reaches(70)
+}
+
+func checkD2Live(e *env) {
+	e.pipeline("a", "b")
+	s := e.open(inc)
+	produce(e, s.Requests()).publish(backfill("a", "orders"))
+	s.writer("b").publish(live(10))
+	asked := consume(e, s.Requests())
+	d := asked.gets(backfill("a", "orders"))[0]
+	c := s.commits()
+	for _, at := range []flusso.Position{10, 20} { // a replay, too
+		ctx, cancel := e.bounded()
+		_, err := c.Submit(ctx, flusso.Commit{
+			Items: append(to("a", complete("orders")), to("b", live(at))...),
+			Acks:  []flusso.Delivery[flusso.Request]{d.Delivery},
+		})
+		cancel()
+		_ = as[*flusso.InvalidError](e, "submit a live batch and acks in one commit", err)
+	}
+
+	// Nothing of it was published or acked, and the session goes on.
+	c.publish(toAll(live(20), "a", "b"))
+	c.publish(flusso.Commit{Items: to("a", complete("orders")), Acks: []flusso.Delivery[flusso.Request]{d.Delivery}})
+	s.reader("a").gets(live(20), complete("orders"))
+	b := s.reader("b")
+	b.gets(live(10), live(20))
+	b.nothing()
+	asked.flush()
+	asked.nothing()
 }
 
 func checkD3(e *env) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +258,28 @@ func (p *pipeline) logged(text string) {
 	eventually(p.t, "log", func() error {
 		if !strings.Contains(p.logs.String(), text) {
 			return fmt.Errorf("%q was not logged", text)
+		}
+		return nil
+	})
+}
+
+var answer = regexp.MustCompile(`msg="snapshot requests answered" requests=(\d+)`)
+
+// answers is the number of snapshot requests that were answered.
+func (p *pipeline) answers() (n int) {
+	for _, m := range answer.FindAllStringSubmatch(p.logs.String(), -1) {
+		requests, _ := strconv.Atoi(m[1]) // digits
+		n += requests
+	}
+	return n
+}
+
+// answered waits until that many were.
+func (p *pipeline) answered(want int) {
+	p.t.Helper()
+	eventually(p.t, "requests answered", func() error {
+		if n := p.answers(); n < want {
+			return fmt.Errorf("%d of %d snapshot requests were answered", n, want)
 		}
 		return nil
 	})
