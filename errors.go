@@ -105,8 +105,11 @@ type FencedError struct {
 }
 
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("%s: epoch %d was fenced by epoch %d: another writer is running; stop one of them",
-		e.Lease, e.Epoch, e.Newer)
+	by := fmt.Sprintf("epoch %d", e.Newer)
+	if e.Newer == e.Epoch { // both had opened before either published
+		by = "another session of that epoch"
+	}
+	return fmt.Sprintf("%s: epoch %d was fenced by %s: another writer is running; stop one of them", e.Lease, e.Epoch, by)
 }
 
 // Is reports whether target is [ErrFenced].

@@ -33,9 +33,10 @@ type Config struct {
 	CreateTopics bool
 	Topics       topics.Options
 
-	// Standby lets several processes attach to the same lane: one is active,
-	// the others wait. The default is takeover: the newest wins. A writer that
-	// was superseded reopens by itself only in standby.
+	// Standby lets several processes attach to the lane of a sink: one is
+	// active, the others wait until it is gone. The default is takeover: the
+	// newest wins. The writer, and with it the request lane, always goes to the
+	// newest ingest engine; one that was superseded stays down.
 	Standby bool
 
 	// MaxUnackedBytes bounds what is submitted and not yet durable, 32 MiB by default.

@@ -99,15 +99,14 @@ func laneCommit(c group.Committed) offsets.Commit {
 // the metadata says of it.
 func (l *laneReader) before(ctx context.Context, d offsets.StartDecision, commit, mirror offsets.Commit, ends offsets.Ends) (laneMark, error) {
 	mark := laneMark{end: d.Offset, leaderEpoch: -1, topicID: ends.TopicID}
-	var meta *offsets.Metadata
-	switch {
-	case d.Sequence == 0:
-	case commit.Own():
-		meta, mark.leaderEpoch = commit.Meta, commit.LeaderEpoch
-	case mirror.Own():
-		meta, mark.leaderEpoch = mirror.Meta, mirror.LeaderEpoch
+	acked := commit // what the start rests on
+	if !commit.Own() {
+		acked = mirror
 	}
-	if meta != nil {
+	known := d.Sequence != 0 && acked.Own()
+	if known {
+		meta := acked.Meta
+		mark.leaderEpoch = acked.LeaderEpoch
 		mark.sequence, mark.through = meta.Sequence, meta.Through
 		mark.epoch, mark.incarnation = meta.Epoch, meta.Incarnation
 	}
@@ -120,20 +119,14 @@ func (l *laneReader) before(ctx context.Context, d offsets.StartDecision, commit
 		return mark, nil // trimmed; the sequence of the next item tells
 	case err != nil:
 		return mark, err
-	case meta == nil:
+	case !known:
 		h := found.Header
 		return laneMark{
 			end: found.Next(), leaderEpoch: found.LeaderEpoch, sequence: h.Sequence, through: h.Through,
 			epoch: h.Epoch, topicID: ends.TopicID, incarnation: h.Incarnation,
 		}, nil
-	case found.Header.Sequence != meta.Sequence || found.Header.Epoch != meta.Epoch || found.Header.Incarnation != meta.Incarnation:
-		return mark, &flusso.GapError{
-			Sink: l.lane.Sink, Topic: l.lane.Topic(), Group: l.lane.Group(), From: d.Offset, To: ends.High, Acked: meta.Through,
-			Cause: fmt.Sprintf("the item before offset %s has sequence %d of writer epoch %d, sequence %d of epoch %d was acked there: the log was written anew",
-				d.Offset, found.Header.Sequence, found.Header.Epoch, meta.Sequence, meta.Epoch),
-		}
 	}
-	return mark, nil
+	return mark, offsets.Confirm(l.lane, acked, found)
 }
 
 // withNext completes a gap error by what is there behind the gap.

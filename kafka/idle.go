@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -42,8 +43,17 @@ func (s *Stream) drained(ctx context.Context, l topics.Lane, c offsets.Commit, t
 		return true, nil
 	case c.State != offsets.Present:
 		return false, nil
-	case c.Own() && c.Meta.TopicID == t.TopicID:
-		return c.Meta.Sequence == t.Header.Sequence, nil
+	case c.Own():
+		return c.Meta.TopicID == t.TopicID && c.Meta.Sequence == t.Header.Sequence, nil
+	}
+	// Set by another tool: what lies below it counts only where it was acked.
+	one := []topics.Lane{l}
+	mirror, err := s.store.Mirror(ctx, s.names.pipeline, one)
+	if err != nil {
+		return false, err
+	}
+	if offsets.Judge(c, mirror[l], t.TopicID, t.Header.Incarnation).State == flusso.FloorUnverified {
+		return false, nil
 	}
 	found, err := s.store.Below(ctx, l, c.Offset)
 	if errors.Is(err, offsets.ErrUnknown) {

@@ -16,6 +16,13 @@ import (
 
 const namespace = "flusso_kafka"
 
+// floorStates are all states of a lane's floor, for series that are there from
+// the start.
+var floorStates = []flusso.FloorState{
+	flusso.FloorAcked, flusso.FloorNothing, flusso.FloorMissing, flusso.FloorOther,
+	flusso.FloorUnverified, flusso.FloorRecreated, flusso.FloorUnknown,
+}
+
 // metrics are the adapter's own. Every series of a sink is there from the
 // start, so that a sink that never attached shows 0 and not nothing. A nil
 // registerer makes all of it a no-op on unregistered collectors.
@@ -38,6 +45,8 @@ type metrics struct {
 	committed    *prometheus.CounterVec
 	commitErrors *prometheus.CounterVec
 	gaps         *prometheus.CounterVec
+	unverified   *prometheus.CounterVec
+	floor        *prometheus.GaugeVec
 	trims        *prometheus.CounterVec
 	maintenance  prometheus.Counter
 }
@@ -97,12 +106,23 @@ func newMetrics(reg prometheus.Registerer, pipeline string, sinks []string) (*me
 	m.position = gauge("watermark_position", "Lowest position acked by every sink, as last read; 0 for none.")
 	m.stale = gauge("watermark_stale", "1 while the last look-up of the watermark failed.")
 	m.through = gaugePerSink("lane_through_position", "Position a lane is acked through, as last read; 0 for none.")
+	m.floor = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "lane_floor_state", ConstLabels: labels,
+		Help: "1 for the state of a lane's floor, as last read; only acked counts towards the watermark.",
+	}, []string{"sink", "state"})
+	for _, sink := range sinks {
+		for _, state := range floorStates {
+			m.floor.WithLabelValues(sink, string(state))
+		}
+	}
+	register(m.floor)
 	m.holder = gaugePerSink("watermark_holder", "1 for the sinks that hold the watermark where it is.")
 	m.delivered = perSink("delivered_items_total", "Items handed to the sink, redeliveries included.")
 	m.acked = perSink("acked_items_total", "Items the sink acked.")
 	m.nacked = perSink("nacked_items_total", "Items the sink returned.")
 	m.committed = perSink("offset_commits_total", "Offsets committed for the lane.")
 	m.commitErrors = perSink("offset_commit_errors_total", "Offset commits that failed or whose outcome is unknown.")
+	m.unverified = perSink("unverified_total", "Attaches that ended because another tool had moved the group forward.")
 	m.gaps = perSink("gaps_total", "Attaches that ended because unacked items were gone.")
 	m.trims = perSink("trims_total", "Times the lane was trimmed.")
 	m.maintenance = counter("maintenance_failures_total", "Failed rounds of mirroring and trimming; each is tried again.")
@@ -139,6 +159,10 @@ func (m *metrics) watermark(w flusso.Watermark) {
 	}
 	for _, f := range w.Floors {
 		m.through.WithLabelValues(f.Sink).Set(float64(f.Through))
+		for _, state := range floorStates {
+			m.floor.WithLabelValues(f.Sink, string(state)).Set(0)
+		}
+		m.floor.WithLabelValues(f.Sink, string(f.State)).Set(1)
 		m.holder.WithLabelValues(f.Sink).Set(0)
 	}
 	for _, sink := range w.Holders {
@@ -149,18 +173,23 @@ func (m *metrics) watermark(w flusso.Watermark) {
 // consumer returns the hooks of a sink's consumer.
 func (m *metrics) consumer(sink string) group.Hooks {
 	delivered, committed, refused := m.delivered.WithLabelValues(sink), m.committed.WithLabelValues(sink), m.commitErrors.WithLabelValues(sink)
-	gaps := m.gaps.WithLabelValues(sink)
 	return group.Hooks{
 		Committed: func(flusso.Offset, time.Duration) { committed.Inc() },
 		Refused:   func(error) { refused.Inc() },
 		Received:  delivered.Inc,
 		Acked:     m.acked.WithLabelValues(sink).Inc,
 		Nacked:    m.nacked.WithLabelValues(sink).Inc,
-		Ended: func(err error) {
-			if gap := (*flusso.GapError)(nil); errors.As(err, &gap) {
-				gaps.Inc()
-			}
-		},
+		Ended:     func(err error) { m.ended(sink, err) },
+	}
+}
+
+// ended counts why a consumer delivers nothing more, or was never let in.
+func (m *metrics) ended(sink string, err error) {
+	if _, gap := errors.AsType[*flusso.GapError](err); gap {
+		m.gaps.WithLabelValues(sink).Inc()
+	}
+	if _, moved := errors.AsType[*flusso.UnverifiedError](err); moved {
+		m.unverified.WithLabelValues(sink).Inc()
 	}
 }
 

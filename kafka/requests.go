@@ -51,6 +51,12 @@ func (l *requestLane) Consumer(ctx context.Context) (flusso.Consumer[flusso.Requ
 	if _, err := s.writer(ctx); err != nil {
 		return nil, err
 	}
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	s.mu.Lock()
 	old := s.requests
 	s.mu.Unlock()
@@ -62,7 +68,7 @@ func (l *requestLane) Consumer(ctx context.Context) (flusso.Consumer[flusso.Requ
 	}
 	c, err := requests.Attach(ctx, requests.Config{
 		Pipeline: s.names.pipeline, Client: s.clientOpts("ingest"), Lookup: s.client,
-		Standby: s.cfg.Standby, Logger: s.log,
+		Logger: s.log,
 	})
 	if err != nil {
 		return nil, err

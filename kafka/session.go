@@ -40,8 +40,17 @@ type session struct {
 	cause   error
 
 	mu      sync.Mutex
-	pending []func() // resolutions of futures that wait for the cause
-	over    bool     // settled
+	pending []func()          // resolutions of futures that wait for the cause
+	over    bool              // settled
+	ours    map[string]uint64 // newest sequence of each lane that we know to be committed
+	doubted []written         // items of segments of which that is unknown
+}
+
+// written is an item as this session encoded it.
+type written struct {
+	sink     string
+	sequence uint64
+	builtAt  time.Time
 }
 
 // submitter is a producer as its session knows it.
@@ -88,6 +97,7 @@ func (s *Stream) openSession(ctx context.Context) (*session, error) {
 		lanes:   make(map[string]*laneWriter, len(s.names.lanes)),
 		turn:    make(chan struct{}, 1),
 		settled: make(chan struct{}),
+		ours:    make(map[string]uint64, len(s.names.lanes)),
 	}
 	if err := se.readTails(ctx); err != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
@@ -194,10 +204,12 @@ func (se *session) submit(ctx context.Context, p *submitter, c flusso.Commit) (*
 		return nil, err
 	}
 	future, resolve := flusso.NewFuture()
+	var out []written
 	entry := segment.Entry{
 		Bytes: int(total),
-		Encode: func() ([]*kgo.Record, error) {
-			return se.encode(c, sizes, publish), nil
+		Encode: func() (records []*kgo.Record, err error) {
+			records, out = se.encode(c, sizes, publish)
+			return records, nil
 		},
 	}
 	var acks *requests.Pending
@@ -211,7 +223,7 @@ func (se *session) submit(ctx context.Context, p *submitter, c flusso.Commit) (*
 		if err == nil && len(c.Items) == 0 {
 			err = ackAll(c.Acks)
 		}
-		se.resolve(receipt, acks, resolve, err)
+		se.resolve(receipt, out, acks, resolve, err)
 	}
 	if err := se.seg.Submit(ctx, entry); err != nil {
 		if acks != nil {
@@ -322,8 +334,7 @@ func (se *session) admit(c flusso.Commit, p *submitter) (tried map[string]admiss
 }
 
 // encode runs on the segment session's goroutine, in submit order.
-func (se *session) encode(c flusso.Commit, sizes []uint64, publish []bool) []*kgo.Record {
-	var records []*kgo.Record
+func (se *session) encode(c flusso.Commit, sizes []uint64, publish []bool) (records []*kgo.Record, out []written) {
 	now := time.Now()
 	for i, r := range c.Items {
 		if !publish[i] {
@@ -332,37 +343,47 @@ func (se *session) encode(c flusso.Commit, sizes []uint64, publish []bool) []*kg
 		w := se.lanes[r.Sink]
 		h := w.tail.next(r.Item, sizes[i], se.stream.cfg.Incarnation, se.epoch, now)
 		records = wire.EncodeItem(records, w.lane.Topic(), r.Item, h)
+		out = append(out, written{r.Sink, h.Sequence, h.BuiltAt})
 	}
-	return records
+	return records, out
 }
 
 // resolve is called by the segment session once per commit, in submit order.
-func (se *session) resolve(receipt flusso.Receipt, acks *requests.Pending, resolve func(flusso.Receipt, error), err error) {
+func (se *session) resolve(receipt flusso.Receipt, out []written, acks *requests.Pending, resolve func(flusso.Receipt, error), err error) {
 	if acks != nil {
 		acks.Resolve(err)
 	}
 	if err == nil {
+		se.mu.Lock()
+		for _, w := range out {
+			se.ours[w.sink] = w.sequence
+		}
+		se.mu.Unlock()
 		se.stream.published(receipt)
 		resolve(receipt, nil)
 		return
 	}
-	var ended *segment.Error
-	if !errors.As(err, &ended) || !ended.Ended {
-		// Only this commit: its acks were refused before anything was produced.
-		resolve(flusso.Receipt{}, fmt.Errorf("publish to pipeline %s: %w", se.stream.cfg.Pipeline, err))
-		return
-	}
-	se.stream.metrics.publishFailed(ended.Outcome.String())
-	finish := func() {
-		resolve(flusso.Receipt{}, fmt.Errorf("publish to pipeline %s: %w", se.stream.cfg.Pipeline, errors.Join(err, se.cause)))
-	}
 	se.mu.Lock()
 	defer se.mu.Unlock()
-	if se.over {
+	ended, _ := errors.AsType[*segment.Error](err)
+	whole := ended != nil && ended.Ended // else only this commit: its acks were refused before anything was produced
+	finish := func() {
+		if whole {
+			err = errors.Join(err, se.cause)
+		}
+		resolve(flusso.Receipt{}, fmt.Errorf("publish to pipeline %s: %w", se.stream.cfg.Pipeline, err))
+	}
+	if whole {
+		se.stream.metrics.publishFailed(ended.Outcome.String())
+		if ended.Outcome == segment.Unknown {
+			se.doubted = append(se.doubted, out...)
+		}
+	}
+	if se.over || !whole && len(se.pending) == 0 {
 		finish()
 		return
 	}
-	se.pending = append(se.pending, finish)
+	se.pending = append(se.pending, finish) // futures resolve in order
 }
 
 // explain turns an error of the segment session's Submit into ours.
@@ -402,38 +423,59 @@ func (se *session) settle() {
 // judge closes what is left of a session that failed and returns why it did.
 func (se *session) judge(cause error) error {
 	s := se.stream
-	ctx, cancel := context.WithTimeout(s.life, settleTimeout)
-	defer cancel()
-	if newer := se.newerEpoch(ctx); newer > se.epoch {
-		cause = errors.Join(&flusso.FencedError{
-			Lease: "writer of pipeline " + s.cfg.Pipeline, Epoch: se.epoch, Newer: newer,
-		}, cause)
-	}
+	// Closed first: then every commit is resolved, and what is ours is known.
 	closing, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	if err := se.seg.Close(closing); err != nil {
 		s.log.Debug("closed an ended writer session", "pipeline", s.cfg.Pipeline, "epoch", se.epoch, "err", err)
 	}
+	ctx, cancel := context.WithTimeout(s.life, settleTimeout)
+	defer cancel()
+	if newer := se.newerEpoch(ctx); newer > 0 {
+		cause = errors.Join(&flusso.FencedError{
+			Lease: "writer of pipeline " + s.cfg.Pipeline, Epoch: se.epoch, Newer: newer,
+		}, cause)
+	}
 	s.sessionEnded(se, cause)
 	return cause
 }
 
+// newerEpoch returns the epoch of a newer writer that is on record in a lane,
+// 0 for none. It may be our own: a writer that opened while we had published
+// nothing yet counted on from the same tails.
 func (se *session) newerEpoch(ctx context.Context) (epoch uint64) {
 	tails, err := se.stream.store.Tails(ctx, se.stream.names.lanes)
 	if err != nil {
 		return 0
 	}
-	for _, t := range tails {
-		if t.Err == nil && t.Found {
+	for l, t := range tails {
+		if t.Err == nil && t.Found && !se.wrote(l.Sink, t.Header) {
 			epoch = max(epoch, t.Header.Epoch)
 		}
 	}
 	return epoch
 }
 
+// wrote reports whether an item is of this session or of one before it.
+func (se *session) wrote(sink string, h wire.Header) bool {
+	if h.Epoch != se.epoch {
+		return h.Epoch < se.epoch
+	}
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	return h.Sequence <= se.ours[sink] || slices.ContainsFunc(se.doubted, func(w written) bool {
+		return w.sink == sink && w.sequence == h.Sequence && w.builtAt.UnixMilli() == h.BuiltAt.UnixMilli()
+	})
+}
+
 // close ends the session: accepted commits are resolved, or ctx's error says
-// that they were not.
+// that they were not. Of a session that had ended before, the futures told all.
 func (se *session) close(ctx context.Context) error {
+	select {
+	case <-se.settled:
+		return nil
+	default:
+	}
 	err := se.seg.Close(ctx)
 	select {
 	case <-se.settled:

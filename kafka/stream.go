@@ -36,13 +36,14 @@ type Stream struct {
 	background sync.WaitGroup
 
 	opening chan struct{} // held while a session is looked up or opened
+	asking  chan struct{} // held while attaching to the request lane
 
 	mu       sync.Mutex
 	closed   bool          // Close was called
 	done     chan struct{} // closed when Close has returned
 	infos    map[topics.Lane]laneInfo
 	session  *session
-	fenced   error     // set once a newer writer is on record; final unless Standby
+	fenced   error     // set once a newer writer is on record; final
 	lostAt   time.Time // when the last session was lost
 	losses   int       // sessions lost since the last committed segment
 	ends     map[end]struct{}
@@ -100,11 +101,13 @@ func Open(ctx context.Context, cfg Config) (*Stream, error) {
 	s := &Stream{
 		cfg: cfg, names: n, log: cfg.Logger,
 		opening: make(chan struct{}, 1),
+		asking:  make(chan struct{}, 1),
 		done:    make(chan struct{}),
 		infos:   make(map[topics.Lane]laneInfo, len(n.lanes)),
 		ends:    make(map[end]struct{}),
 		marks:   marks{refresh: make(chan struct{}, 1), tracker: watermark.NewTracker(cfg.Incarnation, n.sinks, fullReadEvery)},
 	}
+	s.marks.last = s.marks.tracker.Last()
 	if s.metrics, err = newMetrics(cfg.Registerer, cfg.Pipeline, n.sinks); err != nil {
 		return nil, fmt.Errorf("open pipeline %s: register metrics: %w", n.pipeline, err)
 	}

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -28,6 +29,7 @@ func (s *Stream) Watermark(ctx context.Context) (flusso.Watermark, error) {
 		defer s.mu.Unlock()
 		last := s.marks.last
 		last.Stale = true
+		last.Holders, last.Floors = slices.Clone(last.Holders), slices.Clone(last.Floors)
 		return last, context.Cause(ctx)
 	}
 	w, err := s.marks.tracker.Refresh(time.Now(), func(sinks []string) ([]flusso.LaneFloor, error) {
@@ -38,7 +40,7 @@ func (s *Stream) Watermark(ctx context.Context) (flusso.Watermark, error) {
 		return s.store.Floors(ctx, s.names.pipeline, s.cfg.Incarnation, lanes)
 	})
 	s.mu.Lock()
-	s.marks.last = w
+	s.marks.last = s.marks.tracker.Last() // a copy: w is the caller's
 	s.mu.Unlock()
 	s.metrics.watermark(w)
 	if err != nil {

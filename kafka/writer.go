@@ -53,7 +53,7 @@ func (s *Stream) writer(ctx context.Context) (*session, error) {
 		fenced, wait = s.fenced, s.pause()
 		s.mu.Unlock()
 	}
-	if fenced != nil && !s.cfg.Standby {
+	if fenced != nil {
 		return nil, fenced
 	}
 	if err := sleep(ctx, wait); err != nil {

@@ -1,7 +1,6 @@
 package offsets
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -45,11 +44,8 @@ type RecreatedError struct {
 func (e *RecreatedError) Error() string {
 	return fmt.Sprintf("lane of sink %q was recreated: group %s committed offset %s (through %s) for topic %s with ID %s, which now has ID %s: "+
 		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s`, and seed the sink again with `flusso-kafka-admin request send %s INDEX...`",
-		e.Lane.Sink, e.Lane.Group(), e.gap.From, e.gap.Acked, e.Lane.Topic(), showID(e.Committed), showID(e.Now), e.Lane.Sink, e.Lane.Sink)
+		e.Lane.Sink, e.Lane.Group(), e.gap.From, e.gap.Acked, e.Lane.Topic(), topics.IDString(e.Committed), topics.IDString(e.Now), e.Lane.Sink, e.Lane.Sink)
 }
 
 // Unwrap returns the gap.
 func (e *RecreatedError) Unwrap() error { return e.gap }
-
-// showID writes a topic ID as Kafka's tools do.
-func showID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

@@ -70,7 +70,7 @@ func Judge(commit, mirror Commit, topicID [16]byte, incarnation string) Verdict 
 func judgeOwn(v Verdict, m *Metadata, topicID [16]byte, incarnation string) Verdict {
 	if m.TopicID != topicID {
 		v.State = flusso.FloorRecreated
-		v.Detail = fmt.Sprintf("committed for topic ID %s, the lane's is %s now", showID(m.TopicID), showID(topicID))
+		v.Detail = fmt.Sprintf("committed for topic ID %s, the lane's is %s now", topics.IDString(m.TopicID), topics.IDString(topicID))
 		return v
 	}
 	if m.Sequence == 0 {

@@ -92,7 +92,7 @@ type reader struct {
 // Attach implements [group.Reader].
 func (q *reader) Attach(ctx context.Context, c group.Committed) (group.Start[flusso.Request, mark], error) {
 	var none group.Start[flusso.Request, mark]
-	start, err := logStart(ctx, q.lookup, q.pipeline.RequestsTopic())
+	start, err := group.ListOffset(ctx, q.lookup, q.pipeline.RequestsTopic(), group.Earliest)
 	if err != nil {
 		return none, err
 	}
@@ -175,7 +175,7 @@ func (q *reader) Broken(ctx context.Context, next flusso.Offset, _ mark, err err
 	case kafkaerr.Recreated:
 		cause = "topic recreated"
 	}
-	to, serr := logStart(ctx, q.lookup, q.pipeline.RequestsTopic())
+	to, serr := group.ListOffset(ctx, q.lookup, q.pipeline.RequestsTopic(), group.Earliest)
 	if serr != nil {
 		to = flusso.NoOffset
 	}

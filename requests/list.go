@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/group"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
@@ -41,11 +42,11 @@ func List(ctx context.Context, p topics.Pipeline, opts []kgo.Opt) ([]Waiting, er
 		return nil, err
 	}
 	defer lookup.Close()
-	from, err := listOffset(ctx, lookup, topic, earliest)
+	from, err := group.ListOffset(ctx, lookup, topic, group.Earliest)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
-	to, err := listOffset(ctx, lookup, topic, latest)
+	to, err := group.ListOffset(ctx, lookup, topic, group.Latest)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
@@ -132,42 +133,4 @@ func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (flusso.O
 		}
 	}
 	return flusso.NoOffset, nil, nil
-}
-
-// Special timestamps of ListOffsets.
-const (
-	latest   = -1
-	earliest = -2
-)
-
-func logStart(ctx context.Context, cl *kgo.Client, topic string) (flusso.Offset, error) {
-	return listOffset(ctx, cl, topic, earliest)
-}
-
-func listOffset(ctx context.Context, cl *kgo.Client, topic string, timestamp int64) (flusso.Offset, error) {
-	op := "list offsets of topic " + topic
-	p := kmsg.NewListOffsetsRequestTopicPartition()
-	p.Timestamp, p.CurrentLeaderEpoch = timestamp, -1
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = topic
-	t.Partitions = append(t.Partitions, p)
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, cl)
-	if err != nil {
-		return flusso.NoOffset, kafkaerr.Wrap(op, err)
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if t.Topic != topic || p.Partition != 0 {
-				continue
-			}
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return flusso.NoOffset, kafkaerr.Wrap(op, err)
-			}
-			return flusso.Offset(p.Offset), nil
-		}
-	}
-	return flusso.NoOffset, fmt.Errorf("%s: the answer does not name the partition", op)
 }

@@ -33,6 +33,10 @@ type Producer struct {
 
 var _ flusso.Producer[flusso.Request] = (*Producer)(nil)
 
+// MaxRequest bounds key and value of a request in bytes: well below what any
+// topic takes, and thousands of index names.
+const MaxRequest = 512 << 10
+
 // NewProducer returns a producer with its own client, configured by opts.
 // sinks are those of the stream.
 func NewProducer(p topics.Pipeline, sinks []string, opts []kgo.Opt) (*Producer, error) {
@@ -64,6 +68,13 @@ func (p *Producer) Submit(ctx context.Context, request flusso.Request) (*flusso.
 	if err := flusso.CheckRequest(request, p.sinks); err != nil {
 		return nil, err
 	}
+	record := wire.EncodeRequest(p.pipeline.RequestsTopic(), request, time.Now())
+	if size := len(record.Key) + len(record.Value); size > MaxRequest {
+		return nil, &flusso.LimitError{
+			What: "request of pipeline " + p.pipeline.String(), Limit: "request size in bytes", Value: int64(size), Max: MaxRequest,
+			Setting: "nothing (it is fixed), ask in several requests",
+		}
+	}
 	select {
 	case p.room <- struct{}{}:
 	case <-ctx.Done():
@@ -79,7 +90,7 @@ func (p *Producer) Submit(ctx context.Context, request flusso.Request) (*flusso.
 	p.pending.Add(1)
 	// Not ctx: a record given up after it was sent has an unknown outcome, and
 	// would end the idempotent producer's sequence.
-	p.cl.Produce(context.Background(), wire.EncodeRequest(p.pipeline.RequestsTopic(), request, time.Now()), func(_ *kgo.Record, err error) {
+	p.cl.Produce(context.Background(), record, func(_ *kgo.Record, err error) {
 		defer p.pending.Done()
 		<-p.room
 		if err != nil {

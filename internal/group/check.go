@@ -130,19 +130,23 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// highWatermark asks the leader where the log ends, open transactions and
-// what readers can't see yet included.
-func highWatermark(ctx context.Context, cl *kgo.Client, topic string) (flusso.Offset, error) {
-	op := "ask for the end of topic " + topic
+// Timestamps that ListOffsets takes for the ends of a log.
+const (
+	Latest   = -1
+	Earliest = -2
+)
+
+// ListOffset asks the leader of partition 0 for an end of its log. [Latest] is
+// the high watermark: open transactions and what readers can't see yet count.
+func ListOffset(ctx context.Context, cl *kgo.Client, topic string, timestamp int64) (flusso.Offset, error) {
+	op := "list offsets of topic " + topic
 	p := kmsg.NewListOffsetsRequestTopicPartition()
-	p.Timestamp = -1
-	p.CurrentLeaderEpoch = -1
+	p.Timestamp, p.CurrentLeaderEpoch = timestamp, -1
 	t := kmsg.NewListOffsetsRequestTopic()
 	t.Topic = topic
 	t.Partitions = append(t.Partitions, p)
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
-	req.IsolationLevel = 0
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {

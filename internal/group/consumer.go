@@ -628,7 +628,7 @@ func (c *Consumer[T, M]) CaughtUp(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	high, err := highWatermark(ctx, c.cfg.Lookup, c.cfg.Topic)
+	high, err := ListOffset(ctx, c.cfg.Lookup, c.cfg.Topic, Latest)
 	if err != nil {
 		return false, err
 	}
