@@ -43,11 +43,12 @@ func (w *world) start() {
 	for _, sink := range w.sinks {
 		w.lanes[sink] = newModelLane(w, sink)
 	}
+	w.newWatcher() // creates the topics
+	w.limitLanes()
 	w.ensureEngine()
 	for _, sink := range w.sinks {
 		w.lanes[sink].follow()
 	}
-	w.newWatcher()
 }
 
 func (w *world) newSource() {

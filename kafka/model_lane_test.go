@@ -34,6 +34,7 @@ type modelLane struct {
 	w     *world
 	name  string
 	names topics.Lane
+	limit int // max.message.bytes of the topic
 
 	reader  *kgo.Client // reads the topic as any tool does
 	records []*kgo.Record
@@ -563,7 +564,7 @@ func (w *world) rewind(l *modelLane) {
 		return // only a part of it is left
 	}
 	w.say("a tool moves the group of sink %s back to offset %s, item %d of %d", l.name, at, to, n)
-	w.p.MoveGroup(w.t, l.name, at)
+	w.moveGroup(l, at)
 	l.floor = to
 	if w.attach(l) {
 		w.receive(l)
@@ -604,7 +605,7 @@ func (w *world) jump(l *modelLane) {
 	}
 	to := l.log[n+w.rng.IntN(len(l.log)-n)].end
 	w.say("a tool moves the group of sink %s forward to offset %s over items from %d on", l.name, to, n)
-	w.p.MoveGroup(w.t, l.name, to)
+	w.moveGroup(l, to)
 	w.check()
 	s := w.openStream("")
 	lane, err := s.Lane(l.name)
@@ -627,7 +628,7 @@ func (w *world) jump(l *modelLane) {
 	}
 	w.say("it is told, and moved back to offset %s", back)
 	w.pass(15 * time.Second)
-	w.p.MoveGroup(w.t, l.name, back)
+	w.moveGroup(l, back)
 	l.floor = 0
 	for l.floor < len(l.log) && l.log[l.floor].end <= back {
 		l.floor++

@@ -136,6 +136,7 @@ func (w *world) run(steps int) {
 		{6, w.publishPipelined},
 		{6, w.publishSnapshot},
 		{3, w.publishWrong},
+		{3, w.publishLarge},
 		{25, func() { w.receive(w.lane()) }},
 		{25, func() { w.ack(w.lane()) }},
 		{5, func() { w.nack(w.lane()) }},
