@@ -199,6 +199,9 @@ func (se *session) submit(ctx context.Context, p *submitter, c flusso.Commit) (*
 	case <-se.settled:
 		return nil, se.cause
 	}
+	if !se.alive() { // nothing is judged by lanes that another writer may have moved on
+		return nil, se.explain(ctx, se.seg.Err())
+	}
 	tried, publish, receipt, err := se.admit(c, p)
 	if err != nil {
 		return nil, err
