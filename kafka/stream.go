@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,19 +33,20 @@ type Stream struct {
 	life       context.Context //nolint:containedctx // ends when Close begins; bounds background work
 	stop       context.CancelFunc
 	background sync.WaitGroup
+	finish     sync.Once
 
 	opening chan struct{} // held while a session is looked up or opened
 	asking  chan struct{} // held while attaching to the request lane
 
 	mu       sync.Mutex
-	closed   bool          // Close was called
-	done     chan struct{} // closed when Close has returned
+	closed   bool // Close was called
 	infos    map[topics.Lane]laneInfo
 	session  *session
 	fenced   error     // set once a newer writer is on record; final
 	lostAt   time.Time // when the last session was lost
 	losses   int       // sessions lost since the last committed segment
 	ends     map[end]struct{}
+	closing  []end            // those that Close closes
 	requests *requestConsumer // the one attached last, nil when closed
 
 	attached attachments
@@ -102,7 +102,6 @@ func Open(ctx context.Context, cfg Config) (*Stream, error) {
 		cfg: cfg, names: n, log: cfg.Logger,
 		opening: make(chan struct{}, 1),
 		asking:  make(chan struct{}, 1),
-		done:    make(chan struct{}),
 		infos:   make(map[topics.Lane]laneInfo, len(n.lanes)),
 		ends:    make(map[end]struct{}),
 		marks:   marks{refresh: make(chan struct{}, 1), tracker: watermark.NewTracker(cfg.Incarnation, n.sinks, fullReadEvery)},
@@ -146,23 +145,14 @@ func (s *Stream) Commits(ctx context.Context) (flusso.Producer[flusso.Commit], e
 	return newProducer(ctx, s, func(c flusso.Commit) flusso.Commit { return c })
 }
 
-// Close implements [flusso.Stream].
+// Close implements [flusso.Stream]. When ctx ends first, what still runs ends
+// by itself soon after; calling Close again waits for that.
 func (s *Stream) Close(ctx context.Context) error {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		select {
-		case <-s.done:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 	s.closed = true
 	s.mu.Unlock()
-	defer close(s.done)
 	s.stop()
-	// Whoever opens a session or attaches is told by s.end and finishes first.
+	// Whoever opens a session or attaches is told by s.stop and finishes first.
 	select {
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
@@ -170,18 +160,22 @@ func (s *Stream) Close(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	se := s.session
-	ends := slices.Collect(maps.Keys(s.ends))
+	for e := range s.ends {
+		s.closing = append(s.closing, e)
+	}
+	clear(s.ends)
+	closing := slices.Clone(s.closing)
 	s.mu.Unlock()
 	// Side by side: one that hangs must not take the others' time.
-	var closing errgroup.Group
-	errs := make([]error, len(ends)+1)
-	for i, e := range ends {
-		closing.Go(func() error { errs[i] = e.Close(ctx); return nil })
+	var group errgroup.Group
+	errs := make([]error, len(closing)+1)
+	for i, e := range closing {
+		group.Go(func() error { errs[i] = e.Close(ctx); return nil })
 	}
 	if se != nil {
-		errs[len(ends)] = se.close(ctx)
+		errs[len(closing)] = se.close(ctx)
 	}
-	_ = closing.Wait() // the errors are in errs
+	_ = group.Wait() // the errors are in errs
 	ended := make(chan struct{})
 	go func() { s.background.Wait(); close(ended) }()
 	select {
@@ -189,8 +183,10 @@ func (s *Stream) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		errs = append(errs, context.Cause(ctx))
 	}
-	s.client.Close() // and with it whatever still waits for an answer
-	s.metrics.unregister()
+	s.finish.Do(func() {
+		s.client.Close() // and with it whatever still waits for an answer
+		s.metrics.unregister()
+	})
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close pipeline %s: %w", s.cfg.Pipeline, err)
 	}

@@ -120,6 +120,9 @@ func (p *Pipeline) Crash(t *testing.T, s flusso.Stream) {
 	if err := s.Close(gone); err != nil {
 		t.Logf("what the crashed stream said: %v", err)
 	}
+	within, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	_ = s.Close(within) // only so that its goroutines are gone when the test ends
 }
 
 // MoveGroup implements [streamtest.GroupMover]: an offset without metadata, as
