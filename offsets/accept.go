@@ -26,14 +26,16 @@ type Acceptance struct {
 }
 
 // GroupActiveError says that a group has members, and moving its offset under them
-// would be undone or lose what they have in flight.
+// would be undone or lose what they have in flight. A consumer that was killed
+// stays a member until its session times out.
 type GroupActiveError struct {
 	Group   string
 	Members []string // client ids and hosts
 }
 
 func (e *GroupActiveError) Error() string {
-	return fmt.Sprintf("group %s has members (%s): stop the sink first", e.Group, strings.Join(e.Members, ", "))
+	return fmt.Sprintf("group %s has members (%s): stop the sink first; a consumer that was killed leaves the group after its session timeout (10 s): wait so long and try again",
+		e.Group, strings.Join(e.Members, ", "))
 }
 
 // PlanAccept says what accepting would commit so that the lane goes on at an
@@ -119,26 +121,36 @@ func (s *Store) planAt(ctx context.Context, lane topics.Lane, a Acceptance, e En
 // Accept commits what [Store.PlanAccept] returned. The group must be empty: a
 // [*GroupActiveError] names its members.
 func (s *Store) Accept(ctx context.Context, lane topics.Lane, a Acceptance) error {
+	if err := s.Memberless(ctx, lane); err != nil {
+		return err
+	}
 	op := fmt.Sprintf("commit offset %s to group %s", a.Offset, lane.Group())
-	adm := kadm.NewClient(s.cl)
-	described, err := adm.DescribeGroups(ctx, lane.Group())
-	if err != nil {
-		return kafkaerr.Wrap(op, err)
-	}
-	if members := described[lane.Group()].Members; len(members) > 0 {
-		active := &GroupActiveError{Group: lane.Group()}
-		for _, m := range members {
-			active.Members = append(active.Members, m.ClientID+" at "+m.ClientHost)
-		}
-		return active
-	}
 	var o kadm.Offsets
 	o.Add(kadm.Offset{
 		Topic: lane.Topic(), Partition: 0, At: int64(a.Offset), LeaderEpoch: -1, Metadata: wire.FormatMetadata(a.Meta),
 	})
-	got, err := adm.CommitOffsets(ctx, lane.Group(), o)
+	got, err := kadm.NewClient(s.cl).CommitOffsets(ctx, lane.Group(), o)
 	if err == nil {
 		err = got.Error()
 	}
 	return kafkaerr.Wrap(op, err)
+}
+
+// Memberless returns nil when the lane's group has no member, so that
+// [Store.Accept] would commit now, and a [*GroupActiveError] when it has some.
+// It changes nothing.
+func (s *Store) Memberless(ctx context.Context, lane topics.Lane) error {
+	described, err := kadm.NewClient(s.cl).DescribeGroups(ctx, lane.Group())
+	if err != nil {
+		return kafkaerr.Wrap("look for members of group "+lane.Group(), err)
+	}
+	members := described[lane.Group()].Members
+	if len(members) == 0 {
+		return nil
+	}
+	active := &GroupActiveError{Group: lane.Group()}
+	for _, m := range members {
+		active.Members = append(active.Members, m.ClientID+" at "+m.ClientHost)
+	}
+	return active
 }

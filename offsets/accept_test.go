@@ -2,6 +2,7 @@ package offsets_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -81,6 +82,18 @@ func TestCase50_AcceptOfAnActiveGroup(t *testing.T) {
 	active := (*offsets.GroupActiveError)(nil)
 	if !errors.As(err, &active) || len(active.Members) != 1 {
 		t.Fatalf("got %v, want the one member named", err)
+	}
+	if !strings.Contains(err.Error(), "killed leaves the group after its session timeout (10 s)") {
+		t.Errorf("%q does not say that a killed consumer leaves by itself", err)
+	}
+	if err := store.Memberless(within(t), s.lane); !errors.As(err, &active) {
+		t.Errorf("asked beforehand: got %v, want the same refusal", err)
+	}
+	if err := member.LeaveGroupContext(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Memberless(within(t), s.lane); err != nil {
+		t.Errorf("after the member left: %v", err)
 	}
 	if got := must(store.Commits(within(t), []topics.Lane{s.lane}))(t)[s.lane]; got.State != offsets.Missing {
 		t.Fatalf("got commit %+v, want none", got)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
@@ -40,6 +41,7 @@ type Lag struct {
 	Tail       flusso.Offset   // offset after the newest item, NoOffset when the lane has none
 	Newest     flusso.Position // position of the newest live batch in its incarnation
 	NewestTo   flusso.Position // through of the newest item
+	Seeding    bool            // the first item not acked is a part of a snapshot: a batch of it, or its marker
 	Undecided  bool            // something lies behind the last stable offset, in a transaction that is still open
 	ReadAt     time.Time
 	Err        error // the look-up failed: no number above counts
@@ -196,6 +198,7 @@ func (m *measure) finish() {
 			m.lane.Sink, first.Sequence, m.tail.Header.Sequence, m.lane.Topic()))
 		return
 	}
+	m.lag.Seeding = first.Kind == wire.Snapshot || first.Kind == wire.Complete
 	if !m.lag.Known {
 		m.lag.Retained = waiting
 		return

@@ -56,6 +56,23 @@ func TestCase43_BelowTheLogStart(t *testing.T) {
 	}
 }
 
+// Seeding is told from the first item that was not acked.
+func TestLagSeeding(t *testing.T) {
+	s := newScribe(t, newCluster(t), "audit")
+	s.segment(true, live(1, 1), snapshot(2), marker(), live(2, 1))
+	st := offsets.New(s.c.Client(t))
+	if l := lagOf(t, st, s.lane); l.Seeding || l.Known {
+		t.Errorf("nothing committed, live first: got %+v", l)
+	}
+	tr := s.read()
+	for i, seeding := range []bool{true, true, false, false} {
+		ack(t, s, st, tr.items[i])
+		if l := lagOf(t, st, s.lane); l.Seeding != seeding {
+			t.Errorf("%d items acked: seeding is %t, want %t", i+1, l.Seeding, seeding)
+		}
+	}
+}
+
 // TestCase44_NeverNegative: producer and consumer race, and the lag is never
 // below what is certain, nor huge by an underflow.
 func TestCase44_NeverNegative(t *testing.T) {
