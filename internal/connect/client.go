@@ -76,6 +76,9 @@ func (c *Client) Explain(ctx context.Context, err error) error {
 	if bad := (*OptionError)(nil); errors.As(err, &bad) {
 		return err
 	}
+	if at := c.tried.foreigner(); at != "" && foreign(err) {
+		return &Error{Tried: "connect to " + at, Advice: c.foreignAdvice(err), Cause: err}
+	}
 	brokers := strings.Join(c.options.Brokers, ", ")
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -136,6 +139,30 @@ func (c *Client) advice(err error) string {
 	return ""
 }
 
+// Texts of errors that kgo does not export: what was read as an answer's size
+// is none.
+const (
+	badSize  = "invalid large response size"
+	negative = "invalid negative response size"
+	fromHTTP = "an HTTP response"
+	alertTLS = "a tls alert record"
+)
+
+// foreign reports whether err says that the other side does not speak Kafka.
+func foreign(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), badSize) || strings.Contains(err.Error(), negative))
+}
+
+func (c *Client) foreignAdvice(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, alertTLS) && !c.secure():
+		return "this is a TLS port: add --tls"
+	case strings.Contains(text, fromHTTP):
+		return "an HTTP server answers there, it does not speak Kafka: check --brokers, the port above all"
+	}
+	return "what answers there does not speak Kafka: check --brokers, the port above all"
+}
+
 func (c *Client) secure() bool {
 	o := c.options
 	return o.TLS || o.TLSCA != "" || o.TLSCert != ""
@@ -148,6 +175,8 @@ type tried struct {
 	mu      sync.Mutex
 	dialed  map[string]bool
 	waiting map[asked]int
+	spoke   map[string]bool // addresses that answered in Kafka's protocol
+	foreign string          // the last address that answered in another one
 }
 
 type asked struct {
@@ -156,7 +185,7 @@ type asked struct {
 }
 
 func newTried() *tried {
-	return &tried{start: time.Now(), dialed: make(map[string]bool), waiting: make(map[asked]int)}
+	return &tried{start: time.Now(), dialed: make(map[string]bool), spoke: make(map[string]bool), waiting: make(map[asked]int)}
 }
 
 // OnBrokerWrite implements [kgo.HookBrokerWrite].
@@ -178,9 +207,29 @@ func (t *tried) OnBrokerE2E(meta kgo.BrokerMetadata, key int16, e kgo.BrokerE2E)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := asked{address(meta), key}
+	t.spoke[at.broker] = true
 	if t.waiting[at]--; t.waiting[at] <= 0 {
 		delete(t.waiting, at)
 	}
+}
+
+// OnBrokerRead implements [kgo.HookBrokerRead].
+func (t *tried) OnBrokerRead(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+	if !foreign(err) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at := address(meta); !t.spoke[at] {
+		t.foreign = at
+	}
+}
+
+// foreigner returns the address that does not speak Kafka, empty for none.
+func (t *tried) foreigner() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.foreign
 }
 
 func (t *tried) connected() bool {

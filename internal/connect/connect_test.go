@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -207,6 +208,25 @@ func TestUnreachable(t *testing.T) {
 	}
 	wants(t, "nobody listens", dial(t, options(t, nil, "--brokers="+addr), 5*time.Second), addr, "refused", "check --brokers")
 	wants(t, "no such host", dial(t, options(t, nil, "--brokers=nowhere.invalid:1"), 5*time.Second), "nowhere.invalid", "check --brokers")
+}
+
+// What answers and does not speak Kafka is named, among several brokers too.
+func TestNoKafka(t *testing.T) {
+	for says, want := range map[string]string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "an HTTP server answers there, it does not speak Kafka",
+		"SSH-2.0-OpenSSH_9.6\r\n":          "does not speak Kafka: check --brokers",
+		"\xffnonsense":                     "does not speak Kafka: check --brokers",
+		"\x15\x03\x03\x00\x02\x02\x28":     "this is a TLS port: add --tls",
+	} {
+		addr := hangsUp(t, []byte(says))
+		err := dial(t, options(t, nil, "--brokers="+addr), 5*time.Second)
+		wants(t, fmt.Sprintf("%q", says), err, "connect to "+addr+": ", want)
+	}
+	one, other := hangsUp(t, []byte("HTTP/1.1 400\r\n")), hangsUp(t, []byte("HTTP/1.1 400\r\n"))
+	err := dial(t, options(t, nil, "--brokers="+one+","+other), 5*time.Second)
+	if err == nil || strings.Contains(err.Error(), one) == strings.Contains(err.Error(), other) {
+		t.Errorf("got %v, want the one address that was tried last", err)
+	}
 }
 
 func TestSilentBroker(t *testing.T) {

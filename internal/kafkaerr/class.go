@@ -158,8 +158,11 @@ func Classify(err error) Class {
 	return Other
 }
 
+// isTLS also takes an alert that the other side sent: crypto/tls does not export
+// its type, and reports it as a network error of this operation.
 func isTLS(err error) bool {
 	var (
+		op        *net.OpError
 		verify    *tls.CertificateVerificationError
 		alert     tls.AlertError
 		header    tls.RecordHeaderError
@@ -168,7 +171,7 @@ func isTLS(err error) bool {
 		invalid   x509.CertificateInvalidError
 	)
 	return errors.As(err, &verify) || errors.As(err, &alert) || errors.As(err, &header) ||
-		errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
+		errors.As(err, &op) && op.Op == "remote error" || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
 // isNetwork also takes a connection closed on its first read: kgo's text asks

@@ -44,6 +44,7 @@ func TestClassify(t *testing.T) {
 		{"sasl", kerr.SaslAuthenticationFailed, Auth},
 		{"acl", kerr.TransactionalIDAuthorizationFailed, Auth},
 		{"tls", fmt.Errorf("dial: %w", x509.UnknownAuthorityError{}), Auth},
+		{"tls alert from the broker", fmt.Errorf("x: %w", &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}), Auth},
 		{"first read", &kgo.ErrFirstReadEOF{}, Unreachable},
 		{"large", kerr.MessageTooLarge, TooLarge},
 		{"old", kerr.UnsupportedVersion, TooOld},
