@@ -18,7 +18,7 @@ import (
 type column struct {
 	name string
 	oid  uint32
-	typ  string // for casts: format_type
+	typ  string // for casts: format_type with the length or precision, without which some casts cut the value
 }
 
 // table is what the catalog says of a table, or of a partitioned table as a
@@ -81,7 +81,7 @@ SELECT c.oid, n.nspname::text, c.relname::text, c.relkind = 'p', c.relreplident:
   ARRAY(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND %[1]s ORDER BY a.attnum),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND %[1]s ORDER BY a.attnum),
   ARRAY(SELECT a.atttypid::bigint FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND %[1]s ORDER BY a.attnum),
-  ARRAY(SELECT format_type(a.atttypid, NULL) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND %[1]s ORDER BY a.attnum),
+  ARRAY(SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND %[1]s ORDER BY a.attnum),
   coalesce((SELECT ARRAY(SELECT k.attnum::smallint FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, n) WHERE k.n <= %[2]s ORDER BY k.n)
     FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
     AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END LIMIT 1), '{}'),
@@ -167,7 +167,9 @@ func (t *table) finish(identity string, readable bool, nums, key []int16) {
 	}
 	var shape []byte
 	for _, c := range t.columns {
-		shape = fmt.Appendf(shape, "%q %d\n", c.name, c.oid)
+		// The type with its length and precision: ALTER TYPE numeric(10,4)
+		// rewrites every row, and the feed says nothing.
+		shape = fmt.Appendf(shape, "%q %d %q\n", c.name, c.oid, c.typ)
 	}
 	sum := sha256.Sum256(fmt.Appendf(shape, "%v %v %d", t.names(t.id), t.leaves, t.oid))
 	t.shape = hex.EncodeToString(sum[:6])

@@ -3,6 +3,7 @@ package ingest
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -38,6 +39,21 @@ type SlotError struct {
 
 func (e *SlotError) Error() string { return "replication slot " + e.Slot + ": " + e.Reason }
 
+// SnapshotStuckError tells that a table could not be read page by page: the
+// page behind a key began at or before that key.
+type SnapshotStuckError struct {
+	Index   string   // the table
+	Columns []string // of its key, in the key's order
+	ID      string   // the document that came again
+}
+
+func (e *SnapshotStuckError) Error() string {
+	return fmt.Sprintf("table %s is not read forward in the order of its key (%s): document %s came again behind itself: "+
+		"its comparison operators or its key's index disagree with the order of the rows: run REINDEX TABLE (after a change of the collation's version, say), "+
+		"see that no operator of another schema hides the one of the key's type, or leave the table out: drop it from the publication and take SELECT on it from the user",
+		e.Index, strings.Join(e.Columns, ", "), e.ID)
+}
+
 // ServerError tells that the server's settings or version do not allow it.
 type ServerError struct{ Reason string }
 
@@ -54,6 +70,7 @@ func final(err error) bool {
 		moved      *SlotMovedError
 		slot       *SlotError
 		server     *ServerError
+		stuck      *SnapshotStuckError
 		name       *flusso.NameError
 		invalid    *flusso.InvalidError
 		limit      *flusso.LimitError
@@ -63,7 +80,7 @@ func final(err error) bool {
 		unverified *flusso.UnverifiedError
 		pg         *pgconn.PgError
 	)
-	if errors.As(err, &moved) || errors.As(err, &slot) || errors.As(err, &server) || errors.As(err, &name) ||
+	if errors.As(err, &moved) || errors.As(err, &slot) || errors.As(err, &server) || errors.As(err, &stuck) || errors.As(err, &name) ||
 		errors.As(err, &invalid) || errors.As(err, &limit) || errors.As(err, &position) || errors.As(err, &sink) ||
 		errors.As(err, &gap) || errors.As(err, &unverified) {
 		return true

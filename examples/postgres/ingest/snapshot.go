@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ func (sr *snapshotReader) snapshot(ctx context.Context, snap flusso.Snapshot) (r
 		return 0, nil
 	}
 	var last [][]byte
+	under := progress{told: time.Now()}
 	for {
 		index := snap.Index
 		if err := s.do(ctx, func(_ context.Context, s *session) error {
@@ -49,6 +51,9 @@ func (sr *snapshotReader) snapshot(ctx context.Context, snap flusso.Snapshot) (r
 			return nil
 		}); err != nil {
 			return rows, err
+		}
+		if under.due(rows, time.Now()) {
+			s.log.Info("snapshot under way", "index", index, "sinks", snap.Sinks, "rows", rows)
 		}
 		page, err := sr.read(ctx, t, last)
 		var pg *pgconn.PgError
@@ -85,6 +90,26 @@ func (sr *snapshotReader) snapshot(ctx context.Context, snap flusso.Snapshot) (r
 		}
 		last = page.last
 	}
+}
+
+// progress decides when a snapshot that runs is to be mentioned: a large table
+// takes hours, and a log without it looks like one of an engine that hangs.
+type progress struct {
+	told time.Time
+	rows int
+}
+
+const (
+	progressEvery = 10 * time.Second
+	progressRows  = 250_000
+)
+
+func (p *progress) due(rows int, now time.Time) bool {
+	if rows == p.rows || now.Sub(p.told) < progressEvery && rows-p.rows < progressRows {
+		return false
+	}
+	p.told, p.rows = now, rows
+	return true
 }
 
 // offer takes a chunk that was read, to be published when the feed is there.
@@ -161,7 +186,7 @@ func (sr *snapshotReader) read(ctx context.Context, t *table, last [][]byte) (p 
 		if _, err := tx.Exec(ctx, sr.query(t, last)); err != nil {
 			return err
 		}
-		return sr.fetch(ctx, tx, t, &p)
+		return sr.fetch(ctx, tx, t, last, &p)
 	})
 	if err != nil {
 		return page{}, err
@@ -193,8 +218,10 @@ func (sr *snapshotReader) query(t *table, last [][]byte) string {
 }
 
 // fetch reads until the chunk is full, a few rows at a time while their size
-// is not known.
-func (sr *snapshotReader) fetch(ctx context.Context, tx pgx.Tx, t *table, p *page) error {
+// is not known. A page begins behind the key last, so that key in it means that
+// the table does not go forward in the order of its key: page upon page would
+// be the same one, without end.
+func (sr *snapshotReader) fetch(ctx context.Context, tx pgx.Tx, t *table, last [][]byte, p *page) error {
 	ts := *sr.session.types.Load()
 	size, step := 0, 16
 	for len(p.chunk.envelopes) < sr.session.cfg.ChunkRows && size < sr.session.cfg.ChunkBytes {
@@ -215,6 +242,10 @@ func (sr *snapshotReader) fetch(ctx context.Context, tx pgx.Tx, t *table, p *pag
 			p.last = make([][]byte, len(t.page))
 			for i, c := range t.page {
 				p.last[i] = slices.Clone(row[c])
+			}
+			if last != nil && slices.EqualFunc(last, p.last, bytes.Equal) {
+				_, _ = res.Close()
+				return &SnapshotStuckError{Index: t.index, Columns: t.names(t.page), ID: documentID(key)}
 			}
 		}
 		if _, err := res.Close(); err != nil {
