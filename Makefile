@@ -23,6 +23,7 @@ help: ## list the targets
 
 .PHONY: demo
 demo: ## run the whole pipeline in one process, nothing installed (FOR=20s)
+	@echo 'compiling the demo (the first time takes a minute or so) …'
 	@go run ./cmd/flusso-kafka-admin demo --for $(FOR)
 
 .PHONY: build

@@ -431,13 +431,13 @@ func (c Comparison) WriteTo(w io.Writer) (int64, error) {
 		n += int64(m)
 		return err
 	}
-	err := p("%-10s %-12s %12s %12s %9s %9s %10s  %s\n", "sink", "index", "source rows", "documents", "missing", "extra", "different", "result")
+	err := p("%-8s %-9s %11s %10s %8s %8s %9s  %s\n", "sink", "index", "source rows", "documents", "missing", "extra", "different", "result")
 	for _, x := range c {
 		result := "equal"
 		if !x.Equal() {
 			result = "DIFFERENT"
 		}
-		err = errors.Join(err, p("%-10s %-12s %12s %12s %9s %9s %10s  %s\n", x.Sink, x.Index,
+		err = errors.Join(err, p("%-8s %-9s %11s %10s %8s %8s %9s  %s\n", x.Sink, x.Index,
 			grouped(x.Source), grouped(x.Held), grouped(x.Missing), grouped(x.Extra), grouped(x.Different), result))
 	}
 	return n, err

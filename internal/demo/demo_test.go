@@ -10,13 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/channel"
 	"github.com/flusso/flusso-kafka/internal/demo"
 )
 
 // play runs a demo over the channel adapter in dir for so long, or until ctx
-// ends, and returns what it compared and showed.
-func play(ctx context.Context, t *testing.T, dir string, length time.Duration) (demo.Comparison, string, error) {
+// ends, and returns what it compared and showed. The requests wait from the
+// beginning.
+func play(ctx context.Context, t *testing.T, dir string, length time.Duration, requests ...flusso.Request) (demo.Comparison, string, error) {
 	t.Helper()
 	source, err := demo.OpenSource(dir, 7)
 	if err != nil {
@@ -24,6 +26,18 @@ func play(ctx context.Context, t *testing.T, dir string, length time.Duration) (
 	}
 	stream, err := channel.New(channel.Config{Sinks: demo.Sinks(), Incarnation: source.Incarnation()})
 	if err != nil {
+		t.Fatal(err)
+	}
+	ask, err := stream.Requests().Producer(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range requests {
+		if _, err := ask.Publish(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
@@ -64,6 +78,33 @@ func TestDemoEndsEqual(t *testing.T) {
 		for line := range strings.Lines(shown) {
 			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > demo.Width {
 				t.Errorf("a line of %d columns: %q", n, line)
+			}
+		}
+	})
+}
+
+// A request for an index that the source does not have is answered, and not
+// said to be served.
+func TestDemoRefusesAnIndexThatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, shown, err := play(t.Context(), t, dir, 2*time.Second,
+			&flusso.Backfill{Sink: demo.SlowSink, Indexes: []string{"oders"}},
+			&flusso.Backfill{Sink: demo.FastSink, Indexes: []string{"odres", demo.Orders}})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, shown)
+		}
+		for _, want := range []string{
+			"ingest: archive asked for index oders: the source has no such index",
+			"ingest: search asked for index odres: the source has no such index",
+		} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("the view never showed %q:\n%s", want, shown)
+			}
+		}
+		for line := range strings.Lines(shown) {
+			if strings.Contains(line, "snapshot of") && (strings.Contains(line, "oders") || strings.Contains(line, "odres")) {
+				t.Errorf("said to be served: %s", line)
 			}
 		}
 	})

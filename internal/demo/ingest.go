@@ -181,7 +181,9 @@ func (g *ingest) publish(ctx context.Context, to flusso.Producer[flusso.Commit],
 			p := pending{}
 			if done {
 				p.served = len(commit.Acks)
-				g.event("ingest: snapshot of %s for %s complete", snap.indexes(), snap.sinks())
+				for _, line := range snap.done() {
+					g.event("ingest: %s", line)
+				}
 				snap = nil
 			}
 			if err := submit(commit, p); err != nil {

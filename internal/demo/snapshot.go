@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ type snapshot struct {
 	source   *Source
 	requests []flusso.Delivery[flusso.Request]
 	parts    []flusso.Snapshot
+	refused  []flusso.Snapshot // what was asked for and the source has no table of
 
 	part  int    // the one being read
 	above string // last id read of it
@@ -29,7 +31,14 @@ func newSnapshot(source *Source, requests []flusso.Delivery[flusso.Request]) *sn
 	for i, d := range requests {
 		asked[i] = d.Item()
 	}
-	s := &snapshot{source: source, requests: requests, parts: flusso.Coalesce(asked)}
+	s := &snapshot{source: source, requests: requests}
+	for _, part := range flusso.Coalesce(asked) {
+		if slices.Contains(Indexes(), part.Index) {
+			s.parts = append(s.parts, part)
+		} else {
+			s.refused = append(s.refused, part)
+		}
+	}
 	s.read()
 	return s
 }
@@ -37,7 +46,6 @@ func newSnapshot(source *Source, requests []flusso.Delivery[flusso.Request]) *sn
 // read takes the next chunk, going to the next index at the end of one.
 func (s *snapshot) read() {
 	for ; s.part < len(s.parts); s.part, s.above = s.part+1, "" {
-		// An index that the source has no table for is empty.
 		s.chunk, s.readAt = s.source.Chunk(s.parts[s.part].Index, s.above, chunkRows)
 		if len(s.chunk) > 0 {
 			s.above = s.chunk[len(s.chunk)-1].ID
@@ -53,12 +61,18 @@ func (s *snapshot) ready(at flusso.Position) bool {
 }
 
 // next returns what to publish now, and whether that completes the snapshot:
-// a marker for each request, together with its ack.
+// a marker for each request, together with its ack. A request for nothing that
+// the source has is acked without one.
 func (s *snapshot) next() (c flusso.Commit, done bool) {
 	if s.chunk == nil {
 		for _, d := range s.requests {
-			if b, ok := d.Item().(*flusso.Backfill); ok {
-				c.Items = append(c.Items, flusso.Routed{Sink: b.Sink, Item: &flusso.SnapshotComplete{Indexes: b.Indexes}})
+			b, ok := d.Item().(*flusso.Backfill)
+			if !ok {
+				continue
+			}
+			served := slices.DeleteFunc(slices.Clone(b.Indexes), func(index string) bool { return !slices.Contains(Indexes(), index) })
+			if len(served) > 0 {
+				c.Items = append(c.Items, flusso.Routed{Sink: b.Sink, Item: &flusso.SnapshotComplete{Indexes: served}})
 			}
 		}
 		c.Acks = s.requests
@@ -74,17 +88,29 @@ func (s *snapshot) next() (c flusso.Commit, done bool) {
 	return c, false
 }
 
-func (s *snapshot) indexes() string {
-	names := make([]string, len(s.parts))
-	for i, p := range s.parts {
+// done says what became of the snapshot, a line each.
+func (s *snapshot) done() []string {
+	var out []string
+	if len(s.parts) > 0 {
+		out = append(out, fmt.Sprintf("snapshot of %s for %s complete", indexesOf(s.parts), sinksOf(s.parts)))
+	}
+	for _, r := range s.refused {
+		out = append(out, fmt.Sprintf("%s asked for index %s: the source has no such index", strings.Join(r.Sinks, ", "), r.Index))
+	}
+	return out
+}
+
+func indexesOf(parts []flusso.Snapshot) string {
+	names := make([]string, len(parts))
+	for i, p := range parts {
 		names[i] = p.Index
 	}
 	return strings.Join(names, ", ")
 }
 
-func (s *snapshot) sinks() string {
+func sinksOf(parts []flusso.Snapshot) string {
 	var names []string
-	for _, p := range s.parts {
+	for _, p := range parts {
 		names = append(names, p.Sinks...)
 	}
 	slices.Sort(names)

@@ -83,9 +83,9 @@ func (t *Terminal) Event(elapsed time.Duration, what string) {
 func (t *Terminal) draw() {
 	s := t.last
 	lines := []string{
-		fmt.Sprintf("flusso-kafka demo  %s of %s   source %s", clock(s.Elapsed), clock(s.For), s.Incarnation),
-		fmt.Sprintf("source at %s, confirmed %s, %s rows   ingest: %s batches published, %s replayed",
-			pos(s.Position), pos(s.Confirmed), grouped(s.Rows), grouped(s.Ingest.Batches), grouped(s.Ingest.Replayed)),
+		fmt.Sprintf("flusso-kafka demo  %s   source %s", progress(s), s.Incarnation),
+		fmt.Sprintf("source at %s, confirmed %s, %s rows", pos(s.Position), pos(s.Confirmed), grouped(s.Rows)),
+		fmt.Sprintf("ingest: %s batches published, %s replayed", grouped(s.Ingest.Batches), grouped(s.Ingest.Replayed)),
 		"",
 		fmt.Sprintf("%-10s %-10s %10s %14s %10s %10s %8s", "lane", "sink is", "applied", "acked through", "batches", "envelopes", "age"),
 	}
@@ -94,8 +94,12 @@ func (t *Terminal) draw() {
 		if l.Lag != nil {
 			batches, envelopes, age = grouped(l.Lag.Batches), grouped(l.Lag.Envelopes), seconds(l.Lag.Age)
 		}
-		lines = append(lines, fmt.Sprintf("%-10s %-10s %10s %14s %10s %10s %8s  %s", l.Sink, l.State, grouped(l.Applied),
-			pos(l.Acked), batches, envelopes, age, bar(l.Lag)))
+		row := fmt.Sprintf("%-10s %-10s %10s %14s %10s %10s %8s", l.Sink, l.State, grouped(l.Applied),
+			pos(l.Acked), batches, envelopes, age)
+		if b := bar(l.Lag); b != "" && t.width >= Width {
+			row += "  " + b
+		}
+		lines = append(lines, row)
 	}
 	lines = append(lines, "", "watermark "+watermarkLine(s), "")
 	for i := range recent {
@@ -180,8 +184,8 @@ func watermarkLine(s State) string {
 		line += ", all lanes drained"
 	case len(w.Holders) > 0:
 		line += ", held by " + strings.Join(w.Holders, ", ")
-		if w.Behind > 0 {
-			line += ", " + grouped(w.Behind) + " behind the first"
+		if n := behind(s); n > 0 {
+			line += ", " + grouped(n) + " behind the first"
 		}
 		if !w.Since.IsZero() && w.ReadAt.Sub(w.Since) >= time.Second {
 			line += ", for " + seconds(w.ReadAt.Sub(w.Since))
@@ -191,6 +195,33 @@ func watermarkLine(s State) string {
 		line += " (stale)"
 	}
 	return line
+}
+
+// behind is how far the lane that acked most is ahead of the watermark; 0 where
+// there is no watermark to be ahead of. It is what the lanes' rows show:
+// [flusso.Watermark] has floors of other moments for lanes that do not hold it.
+func behind(s State) flusso.Position {
+	if s.Watermark.Position == flusso.NoPosition {
+		return 0
+	}
+	var first flusso.Position
+	for _, l := range s.Lanes {
+		first = max(first, l.Acked)
+	}
+	return first - min(first, s.Watermark.Position)
+}
+
+// progress says how much of the run time is over. What is drained after it
+// takes as long as it takes.
+func progress(s State) string {
+	at := clock(s.Elapsed)
+	switch {
+	case s.Final:
+		return at + ", drained"
+	case s.Elapsed.Round(time.Second) > s.For:
+		return at + ", draining"
+	}
+	return at + " of " + clock(s.For)
 }
 
 func clock(d time.Duration) string {
