@@ -120,7 +120,7 @@ func greet(w io.Writer, stream *demoStream, data string, kept bool, seed uint64)
 	}
 	_, err := fmt.Fprintf(w, `%s
 data in %s
-embedded broker, for trying only; look at it from another terminal while the demo runs:
+embedded broker, for trying only; look at it from another terminal meanwhile:
   flusso-kafka-admin status --pipeline %s --brokers %s
 
 `, what, where, demoPipeline, stream.broker.Addr())
@@ -135,7 +135,16 @@ func conclude(w io.Writer, comparison demo.Comparison, runner *demo.Runner, sour
 		return err
 	}
 	n := runner.Counts()
-	_, err := fmt.Fprintf(w, "\nlast position %s, confirmed %s\ningest: %d batches published, %d replayed and dropped, %d backfills served, %d writer sessions\n",
-		source.Position(), source.Confirmed(), n.Batches, n.Replayed, n.Snapshots, n.Sessions)
+	_, err := fmt.Fprintf(w, "\nlast position %s, confirmed %s\ningest: %s published, %d replayed and dropped,\n        %s served, %s\n",
+		source.Position(), source.Confirmed(), count(n.Batches, "batch", "batches"), n.Replayed,
+		count(n.Snapshots, "backfill", "backfills"), count(n.Sessions, "writer session", "writer sessions"))
 	return err
+}
+
+// count is a number and what it counts.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/offsets"
 )
 
 func newLane(s streams) *cobra.Command {
@@ -33,13 +35,16 @@ func newLaneAccept(t *target) *cobra.Command {
 		Use:   "accept SINK",
 		Short: "Let a lane go on behind items that were never acked",
 		Long: `Let a lane go on behind items that its sink never acked: after a gap, or after
-somebody moved its group forward. The sink must be stopped. The offset is where
-its group stands, or the log start where that is gone, or --to. From then on the
-watermark counts the items below as acked: seed the sink again with
-"request send", or know that it does without them.
+somebody moved its group forward. The sink must be stopped; one that was killed
+leaves its group after its session timeout, 10 s. While the group has members
+nothing is committed, and the exit code is 1, with --dry-run too.
+
+The offset is where its group stands, or the log start where that is gone, or
+--to. From then on the watermark counts the items below as acked: seed the sink
+again with "request send", or know that it does without them.
 
 JSON: {"pipeline", "sink", "priorOffset", "offset", "priorThrough", "through",
-"committed"}.`,
+"committed", "members"}. Members are those that keep it from being committed.`,
 		Example: "  flusso-kafka-admin lane accept search --pipeline shop --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -77,13 +82,22 @@ func (t *target) laneAccept(ctx context.Context, c *cluster, sink string, to flu
 	if err != nil {
 		return err
 	}
+	// A dry run shows the plan and what would refuse it.
+	var refused *offsets.GroupActiveError
 	if !dry {
-		if err := c.store.Accept(ctx, lane, plan); err != nil {
-			return err
-		}
+		err = c.store.Accept(ctx, lane, plan)
+	} else if err = c.store.Memberless(ctx, lane); errors.As(err, &refused) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	members := []string{}
+	if refused != nil {
+		members = refused.Members
 	}
 	if t.format == "json" {
-		return writeJSON(t.out, struct {
+		err = writeJSON(t.out, struct {
 			Pipeline     string   `json:"pipeline"`
 			Sink         string   `json:"sink"`
 			PriorOffset  offset   `json:"priorOffset"`
@@ -91,12 +105,21 @@ func (t *target) laneAccept(ctx context.Context, c *cluster, sink string, to flu
 			PriorThrough position `json:"priorThrough"`
 			Through      position `json:"through"`
 			Committed    bool     `json:"committed"`
-		}{c.pipeline.String(), sink, offset(plan.Before.Offset), offset(plan.Offset), position(plan.Acked), position(plan.Meta.Through), !dry})
+			Members      []string `json:"members"`
+		}{c.pipeline.String(), sink, offset(plan.Before.Offset), offset(plan.Offset), position(plan.Acked), position(plan.Meta.Through), !dry, members})
+	} else {
+		outcome := "committed"
+		switch {
+		case refused != nil:
+			outcome = "dry run, nothing committed; refused while the group has members: " + strings.Join(members, ", ")
+		case dry:
+			outcome = "dry run, nothing committed"
+		}
+		err = paragraph(t.out, "", fmt.Sprintf("group %s: offset %s → %s, acked through %s → %s (%s)",
+			lane.Group(), plan.Before.Offset, plan.Offset, plan.Acked, plan.Meta.Through, outcome))
 	}
-	outcome := "committed"
-	if dry {
-		outcome = "dry run, nothing committed"
+	if err == nil && refused != nil {
+		err = refused
 	}
-	return paragraph(t.out, "", fmt.Sprintf("group %s: offset %s → %s, acked through %s → %s (%s)",
-		lane.Group(), plan.Before.Offset, plan.Offset, plan.Acked, plan.Meta.Through, outcome))
+	return err
 }

@@ -94,7 +94,8 @@ func clusterOf(ts *testscript.TestScript) (*kfaketest.Cluster, *kgo.Client) {
 
 // makeLane creates a lane that holds so many live batches of two envelopes, at
 // positions 10, 20, …, of which so many are acked; -1 for no commit:
-// lane SINK BATCHES ACKED [foreign]
+// lane SINK BATCHES ACKED [foreign|snapshot]. A foreign commit was set by hand;
+// after a snapshot the marker follows.
 func makeLane(ts *testscript.TestScript, _ bool, args []string) {
 	c, cl := clusterOf(ts)
 	p, err := topics.NewPipeline(pipelineName)
@@ -133,11 +134,25 @@ func makeLane(ts *testscript.TestScript, _ bool, args []string) {
 			commit.Sequence, commit.Epoch = totals.Batches, 1
 		}
 	}
+	kind := ""
+	if len(args) > 3 {
+		kind = args[3]
+	}
+	if kind == "snapshot" {
+		m := &flusso.SnapshotComplete{Indexes: []string{"orders"}}
+		bytes, _ := wire.Size(m)
+		totals.Batches, totals.Bytes = totals.Batches+1, totals.Bytes+bytes
+		at := flusso.Position(10 * batches)
+		records := wire.EncodeItem(nil, lane.Topic(), m, wire.Header{
+			Through: at, Newest: at, Incarnation: "test-1", Epoch: 1, BuiltAt: time.Now(), Sequence: totals.Batches, Totals: totals,
+		})
+		ts.Check(cl.ProduceSync(ctx, records...).FirstErr())
+	}
 	if acked < 0 {
 		return
 	}
 	text := wire.FormatMetadata(commit)
-	if len(args) > 3 {
+	if kind == "foreign" {
 		text = "set by hand"
 	}
 	var offsets kadm.Offsets

@@ -54,6 +54,9 @@ lane of the sink and ended there by a marker. The request waits until an ingest
 engine runs. The sink's engine keeps what it has: drop its index first where it
 should be built anew.
 
+Index names are not checked: only the ingest engine knows the source's, and it
+refuses or ignores others. Mind the spelling.
+
 JSON: {"pipeline", "sink", "indexes", "waitingBefore", "sent"}.`,
 		Example: "  flusso-kafka-admin request send search orders customers --pipeline shop --yes",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -28,8 +28,10 @@ is attached to.
 
 JSON: {"pipeline", "healthy", "lanes": [{"state", "consumer", "problem", and the
 fields of lag}], "watermark": {the fields of watermark}, "requests": [{the fields
-of request list}], "requestsError"}. States: caught-up, behind, gap, error, or a
-floor's state. Consumer: attached, detached or unknown.`,
+of request list}], "requestsError"}. States: caught-up, behind, seeding (behind,
+and the next item is a part of a snapshot: a batch, or the marker that ends it;
+its request is answered and waits no more), gap, error, or a floor's state.
+Consumer: attached, detached or unknown.`,
 		Args: noArgs,
 	}
 	t := addTarget(cmd, s)
@@ -134,6 +136,9 @@ func judge(l topics.Lane, lag offsets.Lag, f flusso.LaneFloor, consumer string) 
 		s.State = "caught-up"
 	default:
 		s.State = "behind"
+		if lag.Seeding {
+			s.State = "seeding"
+		}
 		if consumer == detached {
 			s.Problem = fmt.Sprintf("no consumer is attached to group %s: start the sink", l.Group())
 		}
