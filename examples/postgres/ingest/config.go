@@ -20,8 +20,9 @@ type Config struct {
 	Slot string
 	// Publication is the publication's name, that of Slot by default.
 	Publication string
-	// TrustSlot accepts a slot that is ahead of what the sinks acked: see
-	// [*SlotMovedError]. For when every sink was rewound by hand.
+	// TrustSlot accepts a slot that is ahead of what sinks have acked: neither
+	// [*SlotMovedError] nor a snapshot for those. For when sinks were rewound by
+	// hand, and their lanes still hold all that they have to see again.
 	TrustSlot bool
 
 	// BatchBytes and BatchEnvelopes cut a transaction into batches, 1 MiB and

@@ -16,19 +16,22 @@ import (
 // seeded again by that.
 var ErrNewFeed = errors.New("the change feed is not the one this stream was opened for")
 
-// SlotMovedError tells that the slot is ahead of everything that the sinks have acked.
-// Only somebody else can have moved it, or created it anew: the changes in
-// between are lost.
+// SlotMovedError tells that the slot is ahead of everything that the sinks have
+// acked. Only somebody else can have moved it, or created it anew: the changes
+// in between are lost. (A slot that is ahead of some of the sinks is no error:
+// they are seeded again.)
 type SlotMovedError struct {
 	Slot      string
 	Confirmed flusso.Position // where the slot is
 	Acked     flusso.Position // the highest that any sink acked
+	Sinks     []string        // those that are behind
 }
 
 func (e *SlotMovedError) Error() string {
-	return fmt.Sprintf("slot %s is confirmed at %s, but no sink has acked more than %s: somebody else advanced it or created it anew, "+
+	return fmt.Sprintf("slot %s is confirmed at %s, but of the sinks %s none has acked more than %s: somebody else advanced it or created it anew, "+
 		"and changes in between are lost: drop it with SELECT pg_drop_replication_slot('%s') and start again: "+
-		"a new slot is made and every sink is seeded again", e.Slot, lsnOf(e.Confirmed), lsnOf(e.Acked), e.Slot)
+		"a new slot is made and every sink is seeded again; or, when the sinks were rewound by hand and the lanes still hold it all, start with --trust-slot",
+		e.Slot, lsnOf(e.Confirmed), strings.Join(e.Sinks, ", "), lsnOf(e.Acked), e.Slot)
 }
 
 // SlotError tells that the slot cannot be used.

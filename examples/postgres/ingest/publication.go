@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	flusso "github.com/flusso/flusso-kafka"
 )
 
 // publication is what the catalog says of it.
@@ -24,13 +26,19 @@ type publication struct {
 }
 
 // memory is what the engine remembers in the source: a JSON comment on the
-// publication, by slot name as configured. No positions: which feed the sinks
-// were last seeded for, and the shape that each table had then.
+// publication, by slot name as configured: which feed the sinks were last
+// seeded for, the shape that each table had then, and which sinks these were.
 type memory map[string]*remembered
 
 type remembered struct {
 	Incarnation string            `json:"incarnation"`
 	Tables      map[string]string `json:"tables"` // index to shape
+	// Sinks are those of the last session; nil in a comment that is older than
+	// this field.
+	Sinks []string `json:"sinks,omitempty"`
+	// Seeded tells for which sinks a snapshot was asked because the slot had
+	// passed them, and where the slot was then.
+	Seeded map[string]flusso.Position `json:"seeded,omitempty"`
 }
 
 func loadPublication(ctx context.Context, q querier, name string) (publication, error) {

@@ -66,11 +66,17 @@ func (s *session) receiveRequests(ctx context.Context) (err error) {
 // seedAll asks, on behalf of every sink, for a snapshot of the indexes. It
 // returns when that is durable.
 func (s *session) seedAll(ctx context.Context, indexes []string, reason string) error {
+	if len(indexes) > 0 {
+		s.log.Info("asking for a snapshot for every sink", "indexes", indexes, "reason", reason)
+	}
+	return s.seed(ctx, s.sinks, indexes)
+}
+
+func (s *session) seed(ctx context.Context, sinks, indexes []string) error {
 	if len(indexes) == 0 {
 		return nil
 	}
-	s.log.Info("asking for a snapshot for every sink", "indexes", indexes, "reason", reason)
-	for _, sink := range s.sinks {
+	for _, sink := range sinks {
 		if _, err := s.requests.Publish(ctx, &flusso.Backfill{Sink: sink, Indexes: indexes}); err != nil {
 			return fmt.Errorf("request a snapshot of %q for sink %q: %w", indexes, sink, err)
 		}

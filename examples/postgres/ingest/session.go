@@ -33,6 +33,7 @@ type session struct {
 	commits  flusso.Producer[flusso.Commit]
 	requests flusso.Producer[flusso.Request]
 	nudge    chan struct{}
+	seeded   map[string]flusso.Position // see remembered; fixed once open returns
 
 	// Of the loop's goroutine.
 	relations map[uint32]*relation
@@ -131,7 +132,8 @@ func (s *session) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at the watermark: %w", err)
 	}
-	if err := s.src.checkSlot(mark, s.confirmed); err != nil {
+	passed, err := s.checkSlot(ctx, mark)
+	if err != nil {
 		return err
 	}
 	s.last = mark.Position
@@ -159,9 +161,13 @@ func (s *session) open(ctx context.Context) error {
 	if s.requests, err = s.stream.Requests().Producer(ctx); err != nil {
 		return fmt.Errorf("open the request lane: %w", err)
 	}
+	if err := s.seed(ctx, passed, []string{EveryID}); err != nil {
+		return err
+	}
 	if err := s.seedWhatChanged(ctx, s.rows.conn, memory, mark); err != nil {
 		return err
 	}
+	s.src.known = s.remembering()
 	s.log.Info("feed started", "slot", s.src.slot, "incarnation", s.src.incarnation, "publication", s.cfg.Publication,
 		"from", s.confirmed.String(), "watermark", lsnOf(mark.Position).String(), "tables", len(s.catalog.Load().tables))
 	return nil
@@ -180,26 +186,6 @@ func (s *session) startFeed(ctx context.Context) error {
 		return fmt.Errorf("start the feed of slot %s: %w", s.src.slot, err)
 	}
 	return nil
-}
-
-// checkSlot finds a slot that somebody else moved. A slot is only ever
-// confirmed at the watermark, so it is not ahead of all sinks.
-func (s *Source) checkSlot(mark flusso.Watermark, confirmed pglogrepl.LSN) error {
-	var acked flusso.Position
-	for _, f := range mark.Floors {
-		if f.State == flusso.FloorAcked {
-			acked = max(acked, f.Through)
-		}
-	}
-	if acked == flusso.NoPosition || flusso.Position(confirmed) <= acked {
-		return nil
-	}
-	err := &SlotMovedError{Slot: s.slot, Confirmed: flusso.Position(confirmed), Acked: acked}
-	if s.cfg.TrustSlot {
-		s.log.Warn("going on all the same, as configured", "error", err)
-		return nil
-	}
-	return err
 }
 
 // close ends what the session opened, within its own time: its ctx is over.

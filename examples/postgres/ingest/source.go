@@ -22,6 +22,7 @@ type Source struct {
 	log         *slog.Logger
 	slot        string
 	incarnation string
+	known       *remembered // by the last session, for where the comment is not ours to write; of Run's goroutine
 }
 
 // Open finds or creates the publication and the slot, and tells which change

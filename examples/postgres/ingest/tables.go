@@ -81,7 +81,7 @@ func shapes(c *catalog) map[string]string {
 //
 // What was asked for is durable before it is remembered, so a crash in between asks twice.
 func (s *session) seedWhatChanged(ctx context.Context, q *pgx.Conn, old *remembered, mark flusso.Watermark) error {
-	now := &remembered{Incarnation: s.src.incarnation, Tables: shapes(s.catalog.Load())}
+	now := s.remembering()
 	switch {
 	case old == nil:
 		if slices.ContainsFunc(mark.Floors, func(f flusso.LaneFloor) bool { return f.State == flusso.FloorOther }) {
@@ -94,7 +94,9 @@ func (s *session) seedWhatChanged(ctx context.Context, q *pgx.Conn, old *remembe
 			return err
 		}
 	case maps.Equal(old.Tables, now.Tables):
-		return nil
+		if slices.Equal(old.Sinks, now.Sinks) && maps.Equal(old.Seeded, now.Seeded) {
+			return nil
+		}
 	default:
 		var changed []string
 		for index, shape := range now.Tables {
@@ -113,6 +115,14 @@ func (s *session) seedWhatChanged(ctx context.Context, q *pgx.Conn, old *remembe
 		}
 	}
 	return s.src.remember(ctx, q, now)
+}
+
+// remembering is what a session that has seeded all that it must remembers.
+func (s *session) remembering() *remembered {
+	return &remembered{
+		Incarnation: s.src.incarnation, Tables: shapes(s.catalog.Load()),
+		Sinks: slices.Sorted(slices.Values(s.sinks)), Seeded: s.seeded,
+	}
 }
 
 func (s *session) nudgeTables() {
@@ -153,6 +163,6 @@ func (s *session) watchTables(ctx context.Context) error {
 			}
 		}
 		// From here on not from the comment, which may not be ours to write.
-		memory = &remembered{Incarnation: s.src.incarnation, Tables: shapes(s.catalog.Load())}
+		memory = s.remembering()
 	}
 }
