@@ -109,13 +109,13 @@ func (s *sink) seed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the request lane: %w", err)
 	}
+	s.event("%s: asks for a backfill of %v", s.name, missing) // told first, since the answer may come at once
 	_, err = producer.Publish(ctx, &flusso.Backfill{Sink: s.name, Indexes: missing})
 	closing, cancel := closingContext(ctx)
 	defer cancel()
 	if err := errors.Join(err, producer.Close(closing)); err != nil {
 		return fmt.Errorf("ask for a backfill: %w", err)
 	}
-	s.event("%s: asked for a backfill of %v", s.name, missing)
 	return nil
 }
 
