@@ -45,6 +45,10 @@ type Config struct {
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
 
+// Check finds what is wrong with c without connecting to anything. [Open] does
+// the same first.
+func (c Config) Check() error { return c.prepare() } //nolint:gocritic // a copy is wanted: prepare fills in defaults
+
 func (c *Config) prepare() error {
 	if !slotName.MatchString(c.Slot) {
 		return &flusso.NameError{Kind: "slot", Name: c.Slot, Reason: "use 1 to 30 characters of a-z, 0-9 and _"}

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/flusso/flusso-kafka/examples/postgres/internal/pgerr"
 )
 
 // textForm makes the text form of every value independent of the server's and
@@ -37,7 +39,7 @@ func connect(ctx context.Context, source, kind string) (*pgx.Conn, error) {
 	cfg.RuntimeParams["synchronous_commit"] = "local"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the source for %s: %w", kind, err)
+		return nil, fmt.Errorf("connect to the source for %s: %w", kind, pgerr.Connect(err))
 	}
 	if err := findOperators(ctx, conn.PgConn()); err != nil {
 		_ = conn.Close(ctx)
@@ -57,7 +59,7 @@ func connectFeed(ctx context.Context, source string) (*pgconn.PgConn, error) {
 	cfg.RuntimeParams["replication"] = "database"
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the source for its change feed: %w", err)
+		return nil, fmt.Errorf("connect to the source for its change feed: %w", pgerr.Connect(err))
 	}
 	if err := findOperators(ctx, conn); err != nil {
 		_ = conn.Close(ctx)

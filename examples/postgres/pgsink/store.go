@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/examples/postgres/internal/pgerr"
 	"github.com/flusso/flusso-kafka/examples/postgres/sink"
 )
 
@@ -70,7 +71,7 @@ func open(ctx context.Context, target string) (*pgx.Conn, error) {
 	cfg.RuntimeParams["application_name"] = "flusso-postgres sink"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the target: %w", err)
+		return nil, fmt.Errorf("connect to the target: %w", pgerr.Connect(err))
 	}
 	return conn, nil
 }

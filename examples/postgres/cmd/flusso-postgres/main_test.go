@@ -26,7 +26,8 @@ func TestUsage(t *testing.T) {
 		"query without an index":  {args: []string{"query", "x"}, code: 2, want: "--dir or --address"},
 		"compare without a sink":  {args: []string{"compare"}, env: map[string]string{"FLUSSO_SOURCE_URL": "postgres://h/d"}, code: 2, want: "FLUSSO_TARGET_URL"},
 		"compare with a bad form": {args: []string{"compare", "--format", "xml"}, code: 2, want: "text or json"},
-		"slot":                    {args: []string{"ingest", "--slot", "A b"}, env: map[string]string{"FLUSSO_SOURCE_URL": "postgres://h/d"}, code: 1, want: "invalid slot"},
+		"ingest without brokers":  {args: []string{"ingest"}, env: map[string]string{"FLUSSO_SOURCE_URL": "postgres://127.0.0.1:1/d"}, code: 2, want: "--brokers"},
+		"slot":                    {args: []string{"ingest", "--slot", "A b", "--brokers", "h:1"}, env: map[string]string{"FLUSSO_SOURCE_URL": "postgres://h/d"}, code: 1, want: "invalid slot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
