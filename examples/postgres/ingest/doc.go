@@ -42,5 +42,6 @@
 // The engine asks for snapshots itself, on behalf of every sink, where the feed does not
 // say what happened: a TRUNCATE; a table that is new, altered or dropped; a
 // change feed that is not the one before, after a lost slot, a restore or a fail-over.
+// On behalf of one sink it asks where that was left out of a run, so that the slot has passed it.
 // Such a request is durable before the position behind it can be confirmed.
 package ingest

@@ -47,8 +47,9 @@ func (e *connectError) Error() string { return e.text }
 
 func (e *connectError) Unwrap() error { return e.err }
 
+// attempts flattens joined errors, and looks into no other.
 func attempts(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // this level and no other
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}
