@@ -114,7 +114,7 @@ func (s *Stream) openSession(ctx context.Context) (*session, error) {
 // the state of each from its newest item.
 func (se *session) readTails(ctx context.Context) error {
 	s := se.stream
-	if err := s.awaitStable(ctx); err != nil {
+	if err := s.awaitStable(ctx, se.seg.ProducerIDs()); err != nil {
 		return err
 	}
 	tails, err := s.store.Tails(ctx, s.names.lanes)

@@ -114,11 +114,13 @@ func (s *Stream) published(r flusso.Receipt) {
 }
 
 // awaitStable waits until no transaction is open on any lane: what a fenced
-// writer left is aborted by then and nothing can appear behind our tails.
-func (s *Stream) awaitStable(ctx context.Context) error {
+// writer left is aborted by then and nothing can appear behind our tails. own
+// are the producer ids of the lease.
+func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, stableAtMost)
 	defer cancel()
 	var open *topics.Lane
+	hangs := time.Now().Add(hangsAfter)
 	for {
 		ends, err := s.store.Ends(ctx, s.names.lanes)
 		if err != nil && open != nil && ctx.Err() != nil {
@@ -140,6 +142,12 @@ func (s *Stream) awaitStable(ctx context.Context) error {
 		}
 		if open == nil {
 			return nil
+		}
+		if time.Now().After(hangs) {
+			if err := s.endHanging(ctx, own); err != nil {
+				s.log.Warn("looking for hanging transactions", "pipeline", s.cfg.Pipeline, "err", err)
+			}
+			hangs = time.Now().Add(hangsAfter)
 		}
 		if err := sleep(ctx, stablePoll); err != nil {
 			return s.foreignTransaction(*open, err)

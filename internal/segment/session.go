@@ -33,12 +33,13 @@ type Entry struct {
 // Session is the holder of a lease: it accepts entries in order and commits
 // them in that order, in segments. Its methods may be called concurrently.
 type Session struct {
-	cfg     Config
-	clients [IDs]*kgo.Client
-	base    context.Context    //nolint:containedctx // the life of the clients
-	kill    context.CancelFunc // ends it, and whatever the clients do
-	groups  groups
-	topics  [IDs]map[string]struct{} // what each client has produced to; the former's
+	cfg       Config
+	clients   [IDs]*kgo.Client
+	producers [IDs]int64         // producer ids of the clients when they were fenced
+	base      context.Context    //nolint:containedctx // the life of the clients
+	kill      context.CancelFunc // ends it, and whatever the clients do
+	groups    groups
+	topics    [IDs]map[string]struct{} // what each client has produced to; the former's
 
 	slots    chan struct{} // one per segment that is formed and not resolved
 	acked    chan *segment // from former to committer, in order
