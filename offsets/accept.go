@@ -89,9 +89,7 @@ func (s *Store) planAt(ctx context.Context, lane topics.Lane, a Acceptance, e En
 	below, err := s.Below(ctx, lane, a.Offset)
 	switch {
 	case err == nil:
-		h := below.Header
-		a.Offset = below.Next()
-		a.Meta = Metadata{Through: h.Through, Sequence: h.Sequence, Epoch: h.Epoch, Incarnation: h.Incarnation}
+		a.Offset, a.Meta = below.Next(), upTo(below.Header)
 	case !errors.Is(err, ErrUnknown):
 		return Acceptance{}, err
 	default:
@@ -99,23 +97,28 @@ func (s *Store) planAt(ctx context.Context, lane topics.Lane, a Acceptance, e En
 		// what was acked before is a safe one, and the next ack corrects it.
 		a.Offset = e.Start
 		first, err := s.From(ctx, lane, e.Start)
-		if err != nil && !errors.Is(err, ErrUnknown) {
+		switch {
+		case errors.Is(err, ErrUnknown): // an empty lane: whatever comes next begins it
+		case err != nil:
 			return Acceptance{}, err
-		}
-		if err == nil {
-			a.Meta = Metadata{Sequence: first.Header.Sequence - 1, Epoch: first.Header.Epoch, Incarnation: first.Header.Incarnation}
-		} else if acked != nil {
-			a.Meta = Metadata{Incarnation: acked.Incarnation, Epoch: acked.Epoch}
-		}
-		if acked != nil && acked.Incarnation == a.Meta.Incarnation {
-			a.Meta.Through = acked.Through
-			if err == nil {
-				a.Meta.Through = min(acked.Through, first.Header.Through)
+		case first.At-e.Start+1 < flusso.Offset(first.Header.Records):
+			// The log begins within an item: what is left of it is of no use.
+			a.Offset, a.Meta = first.Next(), upTo(first.Header)
+		case first.Header.Sequence > 1:
+			h := first.Header
+			a.Meta = Metadata{Sequence: h.Sequence - 1, Epoch: h.Epoch, Incarnation: h.Incarnation}
+			if acked != nil && acked.Incarnation == h.Incarnation {
+				a.Meta.Through = min(acked.Through, h.Through)
 			}
 		}
 	}
 	a.Meta.Offset, a.Meta.TopicID = a.Offset, e.TopicID
 	return a, nil
+}
+
+// upTo is the metadata of a lane acked up to and including an item.
+func upTo(h Header) Metadata {
+	return Metadata{Through: h.Through, Sequence: h.Sequence, Epoch: h.Epoch, Incarnation: h.Incarnation}
 }
 
 // Accept commits what [Store.PlanAccept] returned. The group must be empty: a

@@ -99,3 +99,27 @@ func TestCase50_AcceptOfAnActiveGroup(t *testing.T) {
 		t.Fatalf("got commit %+v, want none", got)
 	}
 }
+
+// TestB8_AcceptedGapWithinAnItem: what is left of an item whose first records
+// are gone is given up with it.
+func TestB8_AcceptedGapWithinAnItem(t *testing.T) {
+	c := newCluster(t)
+	s := newScribe(t, c, "audit")
+	for i := range 3 {
+		s.segment(true, live(flusso.Position(10*(i+1)), 3))
+	}
+	store := offsets.New(c.Client(t))
+	tr := s.read()
+	second := tr.from(tr.below(tr.high).At - 4)
+	s.trim(second.At - 1) // two of its three records are left
+	plan := must(store.PlanAccept(within(t), s.lane, flusso.NoOffset))(t)
+	if plan.Offset != second.Next() || plan.Meta.Sequence != second.Header.Sequence || plan.Meta.Through != second.Header.Through {
+		t.Fatalf("got plan %+v, want to go on behind %+v", plan, second)
+	}
+	if err := store.Accept(within(t), s.lane, plan); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := start(t, store, s.lane); after.Err != nil || after.Offset != second.Next() {
+		t.Fatalf("after: got %+v, want to begin at %s", after, second.Next())
+	}
+}
