@@ -28,6 +28,9 @@ import (
 // partition has the commit marker of the same transaction, else an abort. This
 // happens on a broker that only this function can reach, and may be repeated.
 func recoverDir(ctx context.Context, dir string, log *slog.Logger) error {
+	if err := repairSegments(dir); err != nil {
+		return &DirError{dir, err}
+	}
 	network := &kfake.VirtualNetwork{}
 	failed := &errorLog{}
 	const port = 9092
