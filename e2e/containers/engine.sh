@@ -71,7 +71,8 @@ up() {
 	# overlay2 needs a file system that can carry it, iptables a kernel that can
 	# do NAT. Without NAT published ports still work, through docker-proxy, and
 	# the tests need no more.
-	for flags in "--storage-driver=overlay2" "--storage-driver=overlay2 --iptables=false --ip6tables=false" \
+	# The best is tried twice: what a killed engine held may be free a moment later.
+	for flags in "--storage-driver=overlay2" "--storage-driver=overlay2" "--storage-driver=overlay2 --iptables=false --ip6tables=false" \
 		"--storage-driver=vfs" "--storage-driver=vfs --iptables=false --ip6tables=false"; do
 		# shellcheck disable=SC2086 # several flags
 		if try $flags; then
@@ -79,6 +80,7 @@ up() {
 			remove_containers
 			return
 		fi
+		sleep 2
 	done
 	tail -n 5 "$log" >&2
 	die "dockerd would not start, see $log: start Docker another way"
