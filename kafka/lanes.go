@@ -9,12 +9,6 @@ import (
 	"github.com/flusso/flusso-kafka/topics"
 )
 
-// laneInfo is what a session needs to know of a lane's topic.
-type laneInfo struct {
-	topicID   [16]byte
-	maxRecord int64 // bytes of a record alone in its record batch
-}
-
 // recordAtMost bounds a record whatever its topic allows: it must fit a
 // request of the client with room to spare.
 const recordAtMost = 64 << 20
@@ -39,8 +33,8 @@ func (s *Stream) prepareTopics(ctx context.Context) error {
 	return s.describeLanes(ctx)
 }
 
-// describeLanes reads the lanes' identities and limits. A new session reads
-// them anew: a topic may have been created again, or its limit changed.
+// describeLanes reads the lanes' limits, and finds lanes that are gone. A new
+// session reads them anew.
 func (s *Stream) describeLanes(ctx context.Context) error {
 	wanted := make([]string, len(s.names.lanes))
 	for i, l := range s.names.lanes {
@@ -50,7 +44,7 @@ func (s *Stream) describeLanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	infos := make(map[topics.Lane]laneInfo, len(wanted))
+	limits := make(map[topics.Lane]int64, len(wanted))
 	var errs []error
 	for _, l := range s.names.lanes {
 		d := described[l.Topic()]
@@ -58,19 +52,21 @@ func (s *Stream) describeLanes(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("topic %s of sink %q: %w", l.Topic(), l.Sink, d.Err))
 			continue
 		}
-		infos[l] = laneInfo{topicID: d.ID, maxRecord: min(int64(d.MaxMessageBytes), recordAtMost)}
+		limits[l] = min(int64(d.MaxMessageBytes), recordAtMost)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.infos = infos
+	s.maxRecord = limits
 	s.mu.Unlock()
 	return nil
 }
 
-func (s *Stream) laneInfos() map[topics.Lane]laneInfo {
+// recordLimits returns the bytes that a record alone in its record batch may
+// have in each lane.
+func (s *Stream) recordLimits() map[topics.Lane]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.infos)
+	return maps.Clone(s.maxRecord)
 }

@@ -134,10 +134,10 @@ func (se *session) readTails(ctx context.Context) error {
 	if err := s.recallTails(ctx, trimmed, tails); err != nil {
 		return err
 	}
-	infos := s.laneInfos()
+	limits := s.recordLimits()
 	for _, lane := range s.names.lanes {
 		tail := tails[lane]
-		w := &laneWriter{lane: lane, maxRecord: infos[lane].maxRecord}
+		w := &laneWriter{lane: lane, maxRecord: limits[lane]}
 		w.tail, w.admission = tailOf(tail, s.cfg.Incarnation)
 		if tail.Found {
 			se.epoch = max(se.epoch, tail.Header.Epoch)

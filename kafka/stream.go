@@ -38,16 +38,16 @@ type Stream struct {
 	opening chan struct{} // held while a session is looked up or opened
 	asking  chan struct{} // held while attaching to the request lane
 
-	mu       sync.Mutex
-	closed   bool // Close was called
-	infos    map[topics.Lane]laneInfo
-	session  *session
-	fenced   error     // set once a newer writer is on record; final
-	lostAt   time.Time // when the last session was lost
-	losses   int       // sessions lost since the last committed segment
-	ends     map[end]struct{}
-	closing  []end            // those that Close closes
-	requests *requestConsumer // the one attached last, nil when closed
+	mu        sync.Mutex
+	closed    bool                  // Close was called
+	maxRecord map[topics.Lane]int64 // see recordLimits
+	session   *session
+	fenced    error     // set once a newer writer is on record; final
+	lostAt    time.Time // when the last session was lost
+	losses    int       // sessions lost since the last committed segment
+	ends      map[end]struct{}
+	closing   []end            // those that Close closes
+	requests  *requestConsumer // the one attached last, nil when closed
 
 	attached attachments
 	marks    marks
@@ -102,7 +102,6 @@ func Open(ctx context.Context, cfg Config) (*Stream, error) {
 		cfg: cfg, names: n, log: cfg.Logger,
 		opening: make(chan struct{}, 1),
 		asking:  make(chan struct{}, 1),
-		infos:   make(map[topics.Lane]laneInfo, len(n.lanes)),
 		ends:    make(map[end]struct{}),
 		marks:   marks{refresh: make(chan struct{}, 1), tracker: watermark.NewTracker(cfg.Incarnation, n.sinks, fullReadEvery)},
 	}

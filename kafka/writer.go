@@ -186,8 +186,8 @@ const usualBatch = 1_000_012
 // a record batch, the one that its records are held against.
 func (s *Stream) segmentConfig() segment.Config {
 	limits := make(map[string]int32, len(s.names.lanes))
-	for lane, info := range s.laneInfos() {
-		limits[lane.Topic()] = int32(info.maxRecord)
+	for lane, limit := range s.recordLimits() {
+		limits[lane.Topic()] = int32(limit)
 	}
 	return segment.Config{
 		Lease: s.names.pipeline.WriterLease(), ClientOpts: s.clientOpts,

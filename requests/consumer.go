@@ -28,12 +28,7 @@ type Config struct {
 	Client []kgo.Opt
 	// Lookup is a client for questions beside the group. The caller owns it.
 	Lookup *kgo.Client
-	// Standby lets several processes attach; by default the newest takes over.
-	Standby bool
-	Logger  *slog.Logger // nil for none
-	// Ended is called once when the consumer delivers nothing more; it may be
-	// nil and must not block.
-	Ended func(error)
+	Logger *slog.Logger // nil for none
 }
 
 // mark is what a commit needs to know of a request.
@@ -59,8 +54,7 @@ type Consumer struct {
 
 var _ flusso.Consumer[flusso.Request] = (*Consumer)(nil)
 
-// Attach attaches to the request lane of a pipeline. In takeover mode it
-// returns when the lane is ours, in standby mode at once.
+// Attach takes over the request lane of a pipeline and returns when it is ours.
 //
 // Errors: [*flusso.GapError] when requests not acked are gone; the group has
 // members in the other mode; what the brokers answered, wrapped; ctx's.
@@ -68,13 +62,9 @@ func Attach(ctx context.Context, cfg Config) (*Consumer, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	mode := group.Takeover
-	if cfg.Standby {
-		mode = group.Standby
-	}
 	c, err := group.Attach(ctx, group.Config{
-		Group: cfg.Pipeline.IngestGroup(), Topic: cfg.Pipeline.RequestsTopic(), Mode: mode,
-		Opts: cfg.Client, Lookup: cfg.Lookup, Logger: cfg.Logger, Hooks: group.Hooks{Ended: cfg.Ended},
+		Group: cfg.Pipeline.IngestGroup(), Topic: cfg.Pipeline.RequestsTopic(), Mode: group.Takeover,
+		Opts: cfg.Client, Lookup: cfg.Lookup, Logger: cfg.Logger,
 	}, true, &reader{pipeline: cfg.Pipeline, lookup: cfg.Lookup, log: cfg.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("request lane of pipeline %s: %w", cfg.Pipeline, err)

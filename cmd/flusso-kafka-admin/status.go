@@ -60,19 +60,7 @@ const (
 )
 
 func (t *target) status(ctx context.Context, c *cluster, named string) error {
-	tails, err := c.store.Tails(ctx, c.lanes)
-	if err != nil && len(tails) == 0 {
-		return fmt.Errorf("read the tails of pipeline %s: %w", c.pipeline, err)
-	}
-	in, err := incarnationOf(named, tails)
-	if err != nil {
-		return err
-	}
-	lags, err := c.store.Lag(ctx, c.lanes)
-	if err != nil && len(lags) == 0 {
-		return fmt.Errorf("look up the lag of pipeline %s: %w", c.pipeline, err)
-	}
-	mark, err := c.readMark(ctx, in, lags)
+	mark, lags, err := c.readLanes(ctx, named)
 	if err != nil {
 		return err
 	}
@@ -105,7 +93,7 @@ func (t *target) status(ctx context.Context, c *cluster, named string) error {
 		}{c.pipeline.String(), len(what) == 0, lanes, mark, waits, errorText(rerr)}
 		err = writeJSON(t.out, answer)
 	} else {
-		err = t.writeStatus(in, lanes, mark, waits, rerr)
+		err = t.writeStatus(lanes, mark, waits, rerr)
 	}
 	if err != nil {
 		return err
@@ -180,7 +168,7 @@ func gone(g kadm.DescribedGroup) bool {
 	return g.State == "Dead" || errors.Is(g.Err, kerr.GroupIDNotFound)
 }
 
-func (t *target) writeStatus(in incarnation, lanes []laneStatus, mark markAnswer, requests []waiting, rerr error) error {
+func (t *target) writeStatus(lanes []laneStatus, mark markAnswer, requests []waiting, rerr error) error {
 	tab := &table{right: []bool{false, false, false, true, true, true, true, true}}
 	tab.add("sink", "state", "consumer", "acked", "tail", "batches", "envelopes", "age")
 	var details [][2]string
@@ -200,7 +188,7 @@ func (t *target) writeStatus(in incarnation, lanes []laneStatus, mark markAnswer
 	if err := paragraph(t.out, "watermark    ", mark.line()); err != nil {
 		return err
 	}
-	if err := writeIncarnation(t, in); err != nil {
+	if err := writeIncarnation(t, incarnation{mark.Incarnation, mark.From}); err != nil {
 		return err
 	}
 	text := "none waits"

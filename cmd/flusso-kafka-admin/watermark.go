@@ -132,20 +132,27 @@ func (a markAnswer) problems() []string {
 	return what
 }
 
-func (t *target) watermark(ctx context.Context, c *cluster, named string) error {
+// readLanes reads the watermark for the incarnation that is named, or else for
+// that of the newest header, and the lag of each lane.
+func (c *cluster) readLanes(ctx context.Context, named string) (markAnswer, map[topics.Lane]offsets.Lag, error) {
 	tails, err := c.store.Tails(ctx, c.lanes)
 	if err != nil && len(tails) == 0 {
-		return fmt.Errorf("read the tails of pipeline %s: %w", c.pipeline, err)
+		return markAnswer{}, nil, fmt.Errorf("read the tails of pipeline %s: %w", c.pipeline, err)
 	}
 	in, err := incarnationOf(named, tails)
 	if err != nil {
-		return err
+		return markAnswer{}, nil, err
 	}
 	lags, err := c.store.Lag(ctx, c.lanes)
 	if err != nil && len(lags) == 0 {
-		return fmt.Errorf("look up the lag of pipeline %s: %w", c.pipeline, err)
+		return markAnswer{}, nil, fmt.Errorf("look up the lag of pipeline %s: %w", c.pipeline, err)
 	}
 	a, err := c.readMark(ctx, in, lags)
+	return a, lags, err
+}
+
+func (t *target) watermark(ctx context.Context, c *cluster, named string) error {
+	a, _, err := c.readLanes(ctx, named)
 	if err != nil {
 		return err
 	}

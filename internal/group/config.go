@@ -77,7 +77,6 @@ type Config struct {
 // or call the consumer.
 type Hooks struct {
 	Attached  func(start flusso.Offset)                  // the consumer owns the partition
-	Detached  func(cause error)                          // it does not any more
 	Committed func(floor flusso.Offset, d time.Duration) // a commit is durable
 	Refused   func(err error)                            // a commit was not made, or its outcome is unknown
 	Ended     func(err error)                            // the consumer delivers nothing more

@@ -523,9 +523,6 @@ func (c *Consumer[T, M]) detach(m *member, cause error, last bool) {
 	if c.member != m || !c.attached {
 		return
 	}
-	if f := c.cfg.Hooks.Detached; f != nil {
-		f(cause)
-	}
 	if !last && !c.passes(cause) {
 		c.failLocked(c.final(cause))
 		return
