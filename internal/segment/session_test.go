@@ -108,8 +108,15 @@ func TestLimits(t *testing.T) {
 		hang := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang, Match: func(r kmsg.Request) bool {
 			return r.(*kmsg.EndTxnRequest).TransactionalID == lease+".0"
 		}})
+		// Segments, by their transactional id: the client may send one in several requests.
 		var produced atomic.Int32
-		see := w.Fault(t, kmsg.Produce, kfaketest.Fault{Match: func(kmsg.Request) bool { produced.Add(1); return false }})
+		var seen sync.Map
+		see := w.Fault(t, kmsg.Produce, kfaketest.Fault{Match: func(r kmsg.Request) bool {
+			if _, again := seen.LoadOrStore(*r.(*kmsg.ProduceRequest).TransactionID, true); !again {
+				produced.Add(1)
+			}
+			return false
+		}})
 		defer see.Release()
 		submit(t, s, sized(entry(l, "first", "a"), 1))
 		<-hang.Hit()
