@@ -45,7 +45,7 @@ that is no request of ours; it makes the exit code 1.`,
 }
 
 func newRequestSend(t *target) *cobra.Command {
-	var dry, yes bool
+	var act *action
 	cmd := &cobra.Command{
 		Use:   "send SINK INDEX...",
 		Short: "Ask the ingest engine for a backfill of a sink's indexes",
@@ -66,18 +66,17 @@ JSON: {"pipeline", "sink", "indexes", "waitingBefore", "sent"}.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !dry && !yes {
-				return usageError{errors.New("a backfill publishes every row of an index to a lane: add --yes to ask for it, or --dry-run to see what would be sent")}
+			if err := act.check("a backfill publishes every row of an index to a lane"); err != nil {
+				return err
 			}
 			b := &flusso.Backfill{Sink: args[0], Indexes: args[1:]}
 			if err := flusso.CheckRequest(b, []string{b.Sink}); err != nil {
 				return usageError{err}
 			}
-			return t.run(cmd.Context(), func(ctx context.Context, c *cluster) error { return t.requestSend(ctx, c, b, dry) })
+			return t.run(cmd.Context(), func(ctx context.Context, c *cluster) error { return t.requestSend(ctx, c, b, act.dry) })
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be sent")
-	cmd.Flags().BoolVar(&yes, "yes", false, "send it")
+	act = addAction(cmd)
 	return cmd
 }
 
