@@ -101,6 +101,10 @@ var rules = []rule{
 		why: "how to reach a cluster, TLS and SASL, from flags and files: it knows nothing of pipelines",
 	},
 	{
+		pkg: "internal/access", ours: []string{"", "topics"}, others: []string{kmsg},
+		why: "the permissions of each role are a table: the check of a user, the tests and the document share it",
+	},
+	{
 		pkg: "internal/embedded", ours: []string{"internal/kafkaerr"}, others: []string{twmb, "golang.org/x/sys/"},
 		why: "the broker in a folder owns kfake; no library package may need it",
 	},
@@ -126,7 +130,7 @@ var rules = []rule{
 		pkg: "cmd/...",
 		ours: []string{
 			"", "kafka", "topics", "offsets", "requests", "watermark",
-			"internal/status", "internal/lease", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
+			"internal/status", "internal/lease", "internal/access", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
 		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
 		why:    "the shell around the leaves; only its demo opens the adapter",
