@@ -71,7 +71,7 @@ var rules = []rule{
 		pkg: "kafka",
 		ours: []string{
 			"", "topics", "offsets", "requests", "watermark",
-			"internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment",
+			"internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment", "internal/lease",
 		},
 		others: []string{twmb, "github.com/twmb/franz-go/plugin/kprom", "github.com/prometheus/client_golang/", "golang.org/x/sync/"},
 		why:    "the adapter knows everything below it, and neither the reference nor the suite",
@@ -95,6 +95,10 @@ var rules = []rule{
 	{
 		pkg: "internal/segment", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kerr, kmsg, kadm, twmb + "kversion"},
 		why: "the engine under lanes and feeds knows neither; of the root it uses the sentinels",
+	},
+	{
+		pkg: "internal/lease", ours: []string{"", "topics", "internal/kafkaerr", "internal/segment"}, others: []string{kgo, kerr, kmsg},
+		why: "who writes, and what is open on the lanes, for the adapter and for the command line: it works while no engine runs",
 	},
 	{
 		pkg: "internal/connect", ours: []string{"", "internal/kafkaerr"}, others: []string{twmb, "github.com/spf13/pflag"},
@@ -149,7 +153,7 @@ var reach = []struct {
 		"who uses the port and the reference does not build Kafka",
 	},
 	{
-		[]string{"topics", "offsets", "requests", "watermark", "internal/segment", "internal/group", "internal/wire"},
+		[]string{"topics", "offsets", "requests", "watermark", "internal/segment", "internal/group", "internal/lease", "internal/wire"},
 		[]string{module + "/kafka", module + "/cmd", module + "/channel", module + "/streamtest"},
 		"leaves never import the adapter",
 	},

@@ -7,9 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/lease"
 	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -120,7 +119,7 @@ func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, stableAtMost)
 	defer cancel()
 	var open *topics.Lane
-	hangs := time.Now().Add(hangsAfter)
+	hangs := time.Now().Add(lease.Settle)
 	for {
 		ends, err := s.store.Ends(ctx, s.names.lanes)
 		if err != nil && open != nil && ctx.Err() != nil {
@@ -147,7 +146,7 @@ func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
 			if err := s.endHanging(ctx, own); err != nil {
 				s.log.Warn("looking for hanging transactions", "pipeline", s.cfg.Pipeline, "err", err)
 			}
-			hangs = time.Now().Add(hangsAfter)
+			hangs = time.Now().Add(lease.Settle)
 		}
 		if err := sleep(ctx, stablePoll); err != nil {
 			return s.foreignTransaction(*open, err)
@@ -159,22 +158,13 @@ func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
 func (s *Stream) foreignTransaction(l topics.Lane, cause error) error {
 	ctx, cancel := context.WithTimeout(s.life, closeLookupMax)
 	defer cancel()
-	var set kadm.TopicsSet
-	set.Add(l.Topic(), 0)
-	described, err := kadm.NewClient(s.client).DescribeProducers(ctx, set)
-	if err != nil {
-		return fmt.Errorf("a transaction stays open on topic %s and its producer cannot be found (%w): %w", l.Topic(), err, cause)
+	state := lease.Describe(ctx, s.client, s.names.pipeline, []topics.Lane{l})
+	if len(state.Open) > 0 {
+		return fmt.Errorf("%s: see `flusso-kafka-admin writer describe`, and stop that producer, or end what hangs with "+
+			"`flusso-kafka-admin writer fence --abort-hanging --producer %d`: %w", state.Open[0], state.Open[0].ProducerID, cause)
 	}
-	for _, t := range described {
-		for _, p := range t.Partitions {
-			for _, pr := range p.ActiveProducers {
-				if pr.CurrentTxnStartOffset >= 0 {
-					return fmt.Errorf("topic %s: producer %d (epoch %d) has held a transaction open since offset %d: "+
-						"find it with `kafka-transactions.sh describe-producers --topic %s --partition 0` and stop or abort it: %w",
-						l.Topic(), pr.ProducerID, pr.ProducerEpoch, pr.CurrentTxnStartOffset, l.Topic(), cause)
-				}
-			}
-		}
+	if err := state.Err(); err != nil {
+		return fmt.Errorf("a transaction stays open on topic %s and its producer cannot be found (%w): %w", l.Topic(), err, cause)
 	}
 	return fmt.Errorf("a transaction stays open on topic %s: %w", l.Topic(), cause)
 }
