@@ -32,6 +32,8 @@ again with "request send", or know that it does without them.
 JSON: {"pipeline", "sink", "priorOffset", "offset", "priorThrough", "through",
 "committed", "members"}. Members are those that keep it from being committed.`,
 		Example: "  flusso-kafka-admin lane accept search --pipeline shop --dry-run",
+
+		ValidArgsFunction: completeSinks(t),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("name one sink: see %s --help", cmd.CommandPath())}

@@ -41,6 +41,7 @@ func addTarget(cmd *cobra.Command, s streams) *target {
 	flags.StringSliceVar(&t.sinks, "sinks", nil, "sinks of the pipeline (default: those with a topic PIPELINE.lane.SINK)")
 	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how `long` all of it may take")
 	flags.StringVar(&t.format, "format", "text", "text or json")
+	t.addCompletions(cmd)
 	return t
 }
 
@@ -102,21 +103,31 @@ func (t *target) lanes(ctx context.Context, c *cluster) ([]topics.Lane, error) {
 		}
 		return sorted(lanes), nil
 	}
-	all, err := c.admin.ListTopics(ctx)
+	lanes, err := laneTopics(ctx, c.Client)
 	if err != nil {
-		return nil, kafkaerr.Wrap("list the topics of pipeline "+t.name, err)
+		return nil, fmt.Errorf("pipeline %s: %w", t.name, err)
 	}
-	var lanes []topics.Lane
-	for _, name := range all.Names() {
-		if l, err := topics.ParseLaneTopic(name); err == nil && l.Pipeline == c.pipeline {
-			lanes = append(lanes, l)
-		}
-	}
+	lanes = slices.DeleteFunc(lanes, func(l topics.Lane) bool { return l.Pipeline != c.pipeline })
 	if len(lanes) == 0 {
 		return nil, fmt.Errorf("pipeline %s has no lane: the cluster shows no topic %s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or open the pipeline once with its topics created",
 			t.name, t.name)
 	}
 	return sorted(lanes), nil
+}
+
+// laneTopics returns the lanes of all pipelines that a cluster shows topics of.
+func laneTopics(ctx context.Context, client *connect.Client) ([]topics.Lane, error) {
+	all, err := kadm.NewClient(client.Client).ListTopics(ctx)
+	if err != nil {
+		return nil, kafkaerr.Wrap("list topics", err)
+	}
+	var lanes []topics.Lane
+	for _, name := range all.Names() {
+		if l, err := topics.ParseLaneTopic(name); err == nil {
+			lanes = append(lanes, l)
+		}
+	}
+	return lanes, nil
 }
 
 func sorted(lanes []topics.Lane) []topics.Lane {

@@ -59,6 +59,8 @@ refuses or ignores others. Mind the spelling.
 
 JSON: {"pipeline", "sink", "indexes", "waitingBefore", "sent"}.`,
 		Example: "  flusso-kafka-admin request send search orders customers --pipeline shop --yes",
+
+		ValidArgsFunction: completeSinks(t),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usageError{fmt.Errorf("name a sink and at least one index: see %s --help", cmd.CommandPath())}

@@ -59,11 +59,10 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
 		},
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newDemo(s), newStatus(s), newLag(s), newWatermark(s), newLane(s), newRequest(s), newVersion(s))
+	root.AddCommand(newDemo(s), newStatus(s), newLag(s), newWatermark(s), newLane(s), newRequest(s), newVersion(s), newCompletion(s))
 	return root
 }
 

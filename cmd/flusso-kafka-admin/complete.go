@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/flusso/flusso-kafka/internal/connect"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// completeWithin bounds how long a shell waits for a cluster.
+const completeWithin = 1500 * time.Millisecond
+
+// completeNothing is for arguments that nobody can list.
+func completeNothing(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSinks completes the first argument with the pipeline's sinks, and
+// nothing behind it: SINK, SINK INDEX….
+func completeSinks(t *target) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return t.sinkNames(cmd, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeEverySink completes any number of sinks that were not named yet: SINK….
+func completeEverySink(t *target) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		left := slices.DeleteFunc(t.sinkNames(cmd, typed), func(name string) bool { return slices.Contains(args, name) })
+		return left, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeSinkList completes a list of sinks, the last of them: --sinks a,b.
+func completeSinkList(t *target) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		before, last := "", typed
+		if i := strings.LastIndexByte(typed, ','); i >= 0 {
+			before, last = typed[:i+1], typed[i+1:]
+		}
+		t.sinks = nil // the flag under completion is not what is asked for
+		named := strings.Split(before, ",")
+		var out []cobra.Completion
+		for _, sink := range t.sinkNames(cmd, last) {
+			if !slices.Contains(named, sink) {
+				out = append(out, before+sink)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// completeRequests completes the offsets of requests that wait, and says what
+// each of them asks for: OFFSET….
+func completeRequests(t *target) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var out []cobra.Completion
+		t.completing(cmd, func(ctx context.Context, client *connect.Client) error {
+			p, err := topics.NewPipeline(t.name)
+			if err != nil {
+				return err
+			}
+			waits, err := (&cluster{Client: client, pipeline: p}).pending(ctx)
+			for _, r := range waits {
+				text := fmt.Sprint(int64(r.Offset))
+				if strings.HasPrefix(text, typed) && !slices.Contains(args, text) {
+					out = append(out, cobra.CompletionWithDesc(text, strings.ReplaceAll(r.String(), noBreak, " ")))
+				}
+			}
+			return err
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completePipelines completes the pipelines that a cluster shows topics of.
+func completePipelines(t *target) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		sinks := make(map[string][]string)
+		t.completing(cmd, func(ctx context.Context, client *connect.Client) error {
+			lanes, err := laneTopics(ctx, client)
+			for _, l := range lanes {
+				if name := l.Pipeline.String(); strings.HasPrefix(name, typed) {
+					sinks[name] = append(sinks[name], l.Sink)
+				}
+			}
+			return err
+		})
+		var out []cobra.Completion
+		for _, name := range slices.Sorted(maps.Keys(sinks)) {
+			out = append(out, cobra.CompletionWithDesc(name, "sinks "+strings.Join(slices.Sorted(slices.Values(sinks[name])), ", ")))
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// sinkNames are the sinks of the pipeline that begin with typed, sorted.
+func (t *target) sinkNames(cmd *cobra.Command, typed string) []string {
+	var out []string
+	t.completing(cmd, func(ctx context.Context, client *connect.Client) error {
+		lanes, err := laneTopics(ctx, client)
+		for _, l := range lanes {
+			if l.Pipeline.String() == t.name && strings.HasPrefix(l.Sink, typed) {
+				out = append(out, l.Sink)
+			}
+		}
+		slices.Sort(out)
+		return err
+	})
+	return out
+}
+
+// completing asks a cluster for what a shell completes. Nobody reads an error
+// there: what could not be asked is not completed.
+func (t *target) completing(cmd *cobra.Command, ask func(context.Context, *connect.Client) error) {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeWithin)
+	defer cancel()
+	client, err := t.Dial(ctx)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	_ = ask(ctx, client) // see above
+}
+
+// addCompletions registers how the flags of a target are completed.
+func (t *target) addCompletions(cmd *cobra.Command) {
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"pipeline":       completePipelines(t),
+		"sinks":          completeSinkList(t),
+		"format":         cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
+		"sasl-mechanism": cobra.FixedCompletions(connect.Mechanisms(), cobra.ShellCompDirectiveNoFileComp),
+		"brokers":        completeNothing,
+		"sasl-user":      completeNothing,
+		"timeout":        completeNothing,
+	} {
+		// It fails for a flag that is not there: TestCompletion would miss it.
+		_ = cmd.RegisterFlagCompletionFunc(flag, complete)
+	}
+}
