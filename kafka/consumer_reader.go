@@ -218,44 +218,34 @@ type assembler struct {
 	lane    topics.Lane
 	mark    laneMark // of the item before
 	any     bool     // the next item may have any sequence
-	records []*kgo.Record
-	size    int64
+	records wire.Gather
 }
 
-// recordOverhead is what a record takes in memory beside its bytes.
-const recordOverhead = 200
-
-// read takes one record. Items are told by their headers, never by offsets:
-// markers of other segments lie between the records of one.
+// read takes one record.
 func (a *assembler) read(r *kgo.Record, add func(group.Item[flusso.LaneItem, laneMark])) (pending int64, err error) {
-	if r.Attrs.IsControl() {
-		return a.size, nil
-	}
-	a.records = append(a.records, r)
-	a.size += int64(len(r.Key)+len(r.Value)) + recordOverhead
-	h, ends, err := wire.HeaderOf(r)
+	h, ends, err := a.records.Add(r)
 	if err != nil {
-		return a.size, a.malformed(err)
+		return a.records.Bytes, a.malformed(err)
 	}
 	if !ends {
-		return a.size, nil
+		return a.records.Bytes, nil
 	}
 	if h.Sequence != a.mark.sequence+1 && !a.any {
-		return a.size, a.gap(h)
+		return a.records.Bytes, a.gap(h)
 	}
 	if h.Epoch < a.mark.epoch {
-		return a.size, a.malformed(&wire.FormatError{
+		return a.records.Bytes, a.malformed(&wire.FormatError{
 			What: "item", Topic: r.Topic, Offset: flusso.Offset(r.Offset),
 			Reason: fmt.Sprintf("writer epoch %d follows %d", h.Epoch, a.mark.epoch),
 		})
 	}
-	records, size := a.records, a.size
-	a.records, a.size = nil, 0
+	endOnly := a.records.EndOnly(h)
+	records, size := a.records.Take()
 	mark := laneMark{
 		end: flusso.Offset(r.Offset + 1), leaderEpoch: r.LeaderEpoch, sequence: h.Sequence, through: h.Through,
 		epoch: h.Epoch, topicID: a.mark.topicID, incarnation: h.Incarnation,
 	}
-	if a.any && uint64(len(records)) < uint64(h.Records) {
+	if a.any && endOnly {
 		// The log starts inside an item that was acked: trimming keeps its
 		// last record.
 		a.any, a.mark = false, mark
@@ -275,7 +265,7 @@ func (a *assembler) malformed(err error) error {
 }
 
 func (a *assembler) gap(h wire.Header) error {
-	first := a.records[0]
+	first := a.records.Records[0]
 	cause := fmt.Sprintf("sequence %d follows %d", h.Sequence, a.mark.sequence)
 	if a.mark.sequence == 0 {
 		cause = fmt.Sprintf("the first item has sequence %d, and nothing was acked before it", h.Sequence)

@@ -90,6 +90,21 @@ var questions = []question{
 		}
 		return err
 	}},
+	{"Items", []kmsg.Key{kmsg.Metadata, kmsg.Fetch}, func(ctx context.Context, st *offsets.Store, l topics.Lane) error {
+		n := 0
+		for item, err := range st.Items(ctx, l, offsets.Reading{From: 0}) {
+			if err != nil {
+				return err
+			}
+			if n++; item.Header.Sequence != uint64(n) {
+				return fmt.Errorf("wrong answer: %+v", item)
+			}
+		}
+		if n != 3 {
+			return fmt.Errorf("%d items", n)
+		}
+		return nil
+	}},
 	{"Lag", []kmsg.Key{kmsg.Metadata, kmsg.FindCoordinator, kmsg.OffsetFetch, kmsg.ListOffsets, kmsg.Fetch}, func(ctx context.Context, st *offsets.Store, l topics.Lane) error {
 		m, err := st.Lag(ctx, []topics.Lane{l})
 		if err == nil && m[l].Batches != 2 {

@@ -2,7 +2,9 @@ package offsets
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/topics"
@@ -42,76 +44,159 @@ const (
 	ByRead     How = "read"     // from the lane
 )
 
-// PositionAt returns what committing off for the lane would confirm: the
-// through of the newest item below it, in that item's incarnation. Commits
+// Translation is what an offset of a lane and a position have to do with each
+// other, and how that is known.
+type Translation struct {
+	// Offset is the offset to commit, Position what committing it confirms: the
+	// through of the newest item below it, in that item's incarnation.
+	Offset      flusso.Offset
+	Position    flusso.Position
+	Incarnation string // empty where no item is below Offset
+	// Item is the newest item below Offset; nil when it was not looked at,
+	// because metadata answered, and when there never was one.
+	Item  *Found
+	How   How
+	Reads int // fetches from the lane that it took
+}
+
+func (tr *Translation) at(f *Found) {
+	tr.Item, tr.Position, tr.Incarnation = f, f.Header.Through, f.Header.Incarnation
+}
+
+// TranslateOffset says what committing off for the lane would confirm. Commits
 // that the store saw before answer by their metadata. Errors are those of
 // [Store.Below].
-func (s *Store) PositionAt(ctx context.Context, lane topics.Lane, off flusso.Offset) (flusso.Position, How, error) {
+func (s *Store) TranslateOffset(ctx context.Context, lane topics.Lane, off flusso.Offset) (Translation, error) {
+	tr := Translation{Offset: off, How: ByMetadata}
 	ids, err := s.identify(ctx, []topics.Lane{lane}, identityAge)
 	if err != nil {
-		return flusso.NoPosition, "", err
+		return tr, err
 	}
 	if id := ids[lane]; id.err != nil {
-		return flusso.NoPosition, "", id.err
+		return tr, id.err
 	}
 	s.mu.Lock()
 	c, ok := s.commits[lane]
 	s.mu.Unlock()
 	if ok && c.Offset == off && c.Meta.TopicID == ids[lane].id {
-		return c.Meta.Through, ByMetadata, nil
+		tr.Position, tr.Incarnation = c.Meta.Through, c.Meta.Incarnation
+		return tr, nil
 	}
 	q := below(lane, off, 1)
 	f, err := s.one(ctx, q)
+	tr.read(q.fetches)
 	if err != nil {
-		return flusso.NoPosition, "", err
+		return tr, err
 	}
-	if q.fetches == 0 {
-		return f.Header.Through, ByIndex, nil
-	}
-	return f.Header.Through, ByRead, nil
+	tr.at(&f)
+	return tr, nil
 }
 
-// OffsetOf returns the offset to commit so that exactly the items with
-// through ≤ pos are acked, counting positions in the incarnation of the
-// lane's newest item; items of older incarnations come before all of those.
-// It reads one header for each step of a binary search over the log, fewer
-// where the index helps.
+// read counts reads, and says what the answer rests on.
+func (tr *Translation) read(fetches int) {
+	tr.Reads += fetches
+	tr.How = ByIndex
+	if tr.Reads > 0 {
+		tr.How = ByRead
+	}
+}
+
+// TranslatePosition says which offset to commit so that exactly the items with
+// through ≤ pos are acked, counting positions in the incarnation of the lane's
+// newest item; items of older incarnations come before all of those. It reads
+// one header for each step of a binary search over the log, fewer where the
+// index helps.
 //
 // It is an [ErrUnknown] when the lane holds no item, or when pos lies before
 // the first item that is retained.
-func (s *Store) OffsetOf(ctx context.Context, lane topics.Lane, pos flusso.Position) (flusso.Offset, error) {
-	unknown := func(start flusso.Offset, reason string) error {
-		return &UnknownError{Lane: lane, What: fmt.Sprintf("offset of position %s", pos), Start: start, Reason: reason}
+func (s *Store) TranslatePosition(ctx context.Context, lane topics.Lane, pos flusso.Position) (Translation, error) {
+	return s.bisect(ctx, lane, fmt.Sprintf("offset of position %s", pos), func(tail, h *Header) bool {
+		return h.Incarnation == tail.Incarnation && h.Through > pos
+	})
+}
+
+// TranslateTime says which offset to commit so that exactly the items that were
+// handed to the writer before t are acked, as [Store.TranslatePosition] does.
+// The times are those of the writers' clocks: where one of them was set back,
+// the answer is one of the places where the lane passes t.
+func (s *Store) TranslateTime(ctx context.Context, lane topics.Lane, t time.Time) (Translation, error) {
+	return s.bisect(ctx, lane, "offset of "+t.UTC().Format(time.RFC3339), func(_, h *Header) bool { return !h.BuiltAt.Before(t) })
+}
+
+// TranslateTail says which offset to commit so that exactly the last n items
+// of the lane are left, as [Store.TranslatePosition] does.
+func (s *Store) TranslateTail(ctx context.Context, lane topics.Lane, n uint64) (Translation, error) {
+	return s.bisect(ctx, lane, fmt.Sprintf("offset of the last %d items", n), func(tail, h *Header) bool { return h.Sequence+n > tail.Sequence })
+}
+
+// PositionAt is [Store.TranslateOffset] for those who want the position alone.
+func (s *Store) PositionAt(ctx context.Context, lane topics.Lane, off flusso.Offset) (flusso.Position, How, error) {
+	tr, err := s.TranslateOffset(ctx, lane, off)
+	if err != nil {
+		return flusso.NoPosition, "", err
 	}
-	tails, err := s.Tails(ctx, []topics.Lane{lane})
+	return tr.Position, tr.How, nil
+}
+
+// OffsetOf is [Store.TranslatePosition] for those who want the offset alone.
+func (s *Store) OffsetOf(ctx context.Context, lane topics.Lane, pos flusso.Position) (flusso.Offset, error) {
+	tr, err := s.TranslatePosition(ctx, lane, pos)
 	if err != nil {
 		return flusso.NoOffset, err
 	}
-	tail := tails[lane]
-	if !tail.Found {
-		return flusso.NoOffset, unknown(tail.Start, nothingHere)
+	return tr.Offset, nil
+}
+
+// bisect finds the offset after the newest item that is not beyond, given the
+// lane's newest item. Of two items the later one must not be the only one of
+// the two that is not.
+func (s *Store) bisect(ctx context.Context, lane topics.Lane, what string, beyondOf func(tail, h *Header) bool) (Translation, error) {
+	tr := Translation{Offset: flusso.NoOffset}
+	all, err := s.Ends(ctx, []topics.Lane{lane})
+	if err != nil {
+		return tr, err
 	}
-	beyond := func(h *Header) bool { return h.Incarnation == tail.Header.Incarnation && h.Through > pos }
+	ends := all[lane]
+	unknown := func(reason string) error {
+		return &UnknownError{Lane: lane, What: what, Start: ends.Start, Reason: reason}
+	}
+	if ends.Stable <= ends.Start {
+		return tr, unknown(nothingHere)
+	}
+	q := below(lane, ends.Stable, 2) // a commit's marker is last, the newest item right before it
+	tail, err := s.one(ctx, q)
+	tr.read(q.fetches)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return tr, unknown(nothingHere)
+	case err != nil:
+		return tr, fmt.Errorf("%s: %w", what, err)
+	}
+	beyond := func(h *Header) bool { return beyondOf(&tail.Header, h) }
 	if !beyond(&tail.Header) {
-		return tail.At + 1, nil
+		tr.Offset = tail.Next()
+		tr.at(&tail)
+		return tr, nil
 	}
-	// before is the newest item known to be at or before pos, after the
-	// oldest known to be beyond; the items between end in [low, high).
+	// before is the newest item known not to be beyond, after the oldest
+	// known to be; the items between end in [low, high).
 	before, after := s.Index(lane).around(beyond)
-	low, high := tail.Start, tail.At
+	low, high := ends.Start, tail.At
 	if before != nil {
 		low = max(low, before.Next())
 	}
 	if after != nil {
 		high = min(high, after.At)
 	} else {
-		after = &Found{At: tail.At, Header: tail.Header}
+		after = &tail
 	}
 	for low < high {
 		mid := low + (high-low)/2
-		f, err := s.From(ctx, lane, mid)
+		q := above(lane, mid)
+		f, err := s.one(ctx, q)
+		tr.read(q.fetches)
 		if err != nil {
-			return flusso.NoOffset, fmt.Errorf("offset of position %s: %w", pos, err)
+			return tr, fmt.Errorf("%s: %w", what, err)
 		}
 		switch {
 		case !beyond(&f.Header):
@@ -124,10 +209,13 @@ func (s *Store) OffsetOf(ctx context.Context, lane topics.Lane, pos flusso.Posit
 	}
 	switch {
 	case before != nil:
-		return before.Next(), nil
+		tr.Offset = before.Next()
+		tr.at(before)
+		return tr, nil
 	case after.Header.Sequence == 1:
-		return tail.Start, nil // nothing was ever before it
+		tr.Offset = ends.Start // nothing was ever before it
+		return tr, nil
 	}
-	return flusso.NoOffset, unknown(tail.Start, fmt.Sprintf("the first item that is retained, sequence %d, is through %s already",
+	return tr, unknown(fmt.Sprintf("the first item that is retained, sequence %d, is through %s already",
 		after.Header.Sequence, after.Header.Through))
 }
