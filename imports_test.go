@@ -131,10 +131,14 @@ var rules = []rule{
 		why:    "what a person sees of a pipeline comes from the leaves alone: it works while no engine runs",
 	},
 	{
+		pkg: "internal/exporter", ours: []string{"", "topics", "internal/status", "internal/kafkaerr"}, others: []string{"github.com/prometheus/client_golang/"},
+		why: "reports become metrics: it is handed reports, and reaches no broker itself",
+	},
+	{
 		pkg: "cmd/...",
 		ours: []string{
 			"", "kafka", "topics", "offsets", "requests", "watermark",
-			"internal/status", "internal/lease", "internal/access", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
+			"internal/status", "internal/exporter", "internal/lease", "internal/access", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
 		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
 		why:    "the shell around the leaves; only its demo opens the adapter",
