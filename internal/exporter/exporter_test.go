@@ -126,7 +126,7 @@ func (s samples) wantOneState(t *testing.T) {
 	}
 }
 
-func totals(n uint64) *status.Totals { return &status.Totals{n, 2 * n, 100 * n, 3 * n} }
+func totals(n uint64) *status.Totals { return &status.Totals{Batches: n, Envelopes: 2 * n, Bytes: 100 * n, Changes: 3 * n} }
 
 // example is a report on a sink that is well and one that was never attached.
 func example(at time.Time) *status.Report {
