@@ -58,12 +58,12 @@ var rules = []rule{
 		why: "a leaf: it works while no engine runs, so it never imports the adapter",
 	},
 	{
-		pkg: "offsets", ours: []string{"", "topics", "internal/wire", "internal/kafkaerr"}, others: []string{twmb},
+		pkg: "offsets", ours: []string{"", "topics", "internal/wire", "internal/kafkaerr", "internal/members"}, others: []string{twmb},
 		why: "a leaf: lag and watermark of the command line come from here, without the adapter",
 	},
 	{
 		pkg:    "requests",
-		ours:   []string{"", "topics", "internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment"},
+		ours:   []string{"", "topics", "internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment", "internal/members"},
 		others: []string{twmb},
 		why:    "a leaf: a backfill is asked for from the command line, without the adapter",
 	},
@@ -89,12 +89,16 @@ var rules = []rule{
 		why: "which delivery may be acked is decided without I/O",
 	},
 	{
-		pkg: "internal/group", ours: []string{"", "internal/kafkaerr", "internal/ledger"}, others: []string{kgo, kerr, kmsg, kadm},
+		pkg: "internal/group", ours: []string{"", "internal/kafkaerr", "internal/ledger", "internal/members"}, others: []string{kgo, kerr, kmsg, kadm},
 		why: "membership in a group: it does not know what a lane is",
 	},
 	{
 		pkg: "internal/segment", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kerr, kmsg, kadm, twmb + "kversion"},
 		why: "the engine under lanes and feeds knows neither; of the root it uses the sentinels",
+	},
+	{
+		pkg: "internal/members", others: []string{kadm},
+		why: "what members say of themselves: those who join send it, those who look at a group read it",
 	},
 	{
 		pkg: "internal/lease", ours: []string{"", "topics", "internal/kafkaerr", "internal/segment"}, others: []string{kgo, kerr, kmsg},
@@ -126,7 +130,7 @@ var rules = []rule{
 		why: "the adapter under the suite, on any broker",
 	},
 	{
-		pkg: "internal/status", ours: []string{"", "topics", "offsets", "requests", "watermark", "internal/kafkaerr", "internal/lease"},
+		pkg: "internal/status", ours: []string{"", "topics", "offsets", "requests", "watermark", "internal/kafkaerr", "internal/lease", "internal/members"},
 		others: []string{twmb, "golang.org/x/sync/"},
 		why:    "what a person sees of a pipeline comes from the leaves alone: it works while no engine runs",
 	},

@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/members"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -30,7 +32,7 @@ type Acceptance struct {
 // stays a member until its session times out.
 type GroupActiveError struct {
 	Group   string
-	Members []string // client ids and hosts
+	Members []string // client ids, hosts and since when
 }
 
 func (e *GroupActiveError) Error() string {
@@ -147,13 +149,17 @@ func (s *Store) Memberless(ctx context.Context, lane topics.Lane) error {
 	if err != nil {
 		return kafkaerr.Wrap("look for members of group "+lane.Group(), err)
 	}
-	members := described[lane.Group()].Members
-	if len(members) == 0 {
+	group := described[lane.Group()]
+	if err := group.Err; err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return kafkaerr.Wrap("look for members of group "+lane.Group(), err)
+	}
+	in := members.Of(group)
+	if len(in) == 0 {
 		return nil
 	}
 	active := &GroupActiveError{Group: lane.Group()}
-	for _, m := range members {
-		active.Members = append(active.Members, m.ClientID+" at "+m.ClientHost)
+	for _, m := range in {
+		active.Members = append(active.Members, m.String())
 	}
 	return active
 }

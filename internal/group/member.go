@@ -79,15 +79,11 @@ func newMember(cfg *Config, topicID [16]byte, on events) *member {
 // open creates the client, which joins by itself from then on.
 func (m *member) open() error {
 	cfg := m.cfg
-	balancer := kgo.RangeBalancer()
-	if cfg.Mode == Standby {
-		balancer = &ownerFirst{&m.owner}
-	}
 	own := []kgo.Opt{
 		kgo.WithContext(m.life),
 		kgo.ConsumerGroup(cfg.Group),
 		kgo.ConsumeTopics(cfg.Topic),
-		kgo.Balancers(balancer),
+		kgo.Balancers(balancers(cfg.Mode, &m.owner)...),
 		kgo.DisableAutoCommit(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(),

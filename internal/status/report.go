@@ -163,6 +163,7 @@ type Member struct {
 	ClientID string     `json:"clientId"`
 	Host     string     `json:"host"`
 	Instance string     `json:"instance,omitempty"` // instance id of a static member
+	Process  string     `json:"process,omitempty"`  // host and process id, as the member says
 	Since    *time.Time `json:"since"`              // when it attached; null where it doesn't tell
 	Owner    bool       `json:"owner"`              // whether the lane is assigned to it
 }
