@@ -2,9 +2,6 @@ package offsets
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -22,37 +19,12 @@ import (
 // lane that what was acked of it before is acked, which stays true.
 func (s *Store) Floors(ctx context.Context, p topics.Pipeline, incarnation string, lanes []topics.Lane) ([]flusso.LaneFloor, error) {
 	began := time.Now()
-	lanes = unique(lanes)
-	slices.SortFunc(lanes, func(a, b topics.Lane) int { return strings.Compare(a.Sink, b.Sink) })
-	got, err := s.fetchOffsets(ctx, append(sinkWants(lanes), mirrorWants(p, lanes)...))
+	lanes = bySink(lanes)
+	commits, mirrors, err := s.fetchFloors(ctx, p, lanes)
 	if err != nil {
 		return nil, err
 	}
-	commits := make(map[topics.Lane]Commit, len(lanes))
-	mirrors := make(map[topics.Lane]Commit, len(lanes))
-	for _, l := range lanes {
-		commits[l], mirrors[l] = got[want{l.Group(), l}], got[want{p.IngestGroup(), l}]
-	}
-	s.remember(commits)
-	verdicts, err := s.judge(ctx, began, incarnation, lanes, commits, mirrors)
-	if err != nil {
-		return nil, err
-	}
-	var reads []*search
-	for _, l := range lanes {
-		if verdicts[l].Read {
-			reads = append(reads, below(l, commits[l].Offset, 1))
-		}
-	}
-	_ = s.run(ctx, identityAge, reads...) // each search has its error
-	for _, q := range reads {
-		verdicts[q.lane] = verdicts[q.lane].resolve(q, incarnation)
-	}
-	floors := make([]flusso.LaneFloor, len(lanes))
-	for i, l := range lanes {
-		floors[i] = verdicts[l].Floor(l.Sink)
-	}
-	return floors, everyErr(lanes, commits, commitErr)
+	return s.floors(ctx, began, incarnation, lanes, commits, mirrors)
 }
 
 // judge applies [Judge]. Before it calls a lane recreated it looks the topic
@@ -85,18 +57,4 @@ func (s *Store) judge(ctx context.Context, began time.Time, incarnation string, 
 		pending, age = doubted, 0
 	}
 	return verdicts, nil
-}
-
-// resolve completes a verdict by what was read below the commit.
-func (v Verdict) resolve(q *search, incarnation string) Verdict {
-	if q.found != nil {
-		return v.Resolve(*q.found, incarnation)
-	}
-	v.Read = false
-	if errors.Is(q.err, ErrUnknown) {
-		v.State, v.Detail = flusso.FloorNothing, "rewound by another tool to where nothing retained is below: "+q.err.Error()
-		return v
-	}
-	v.State, v.Detail = flusso.FloorUnknown, q.err.Error()
-	return v
 }

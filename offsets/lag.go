@@ -35,17 +35,21 @@ type Lag struct {
 	Retained Totals // everything in the log, while Known is false
 	Gap      *Gap   // the committed offset is below the log start; nil otherwise
 
-	Committed  flusso.Offset   // NoOffset when nothing is committed
-	Through    flusso.Position // through of the newest item below Committed, NoPosition when unknown
-	Start      flusso.Offset   // log start
-	Tail       flusso.Offset   // offset after the newest item, NoOffset when the lane has none
-	Newest     flusso.Position // position of the newest live batch in its incarnation
-	NewestTo   flusso.Position // through of the newest item
-	Seeding    bool            // the first item not acked is a part of a snapshot: a batch of it, or its marker
-	Undecided  bool            // something lies behind the last stable offset, in a transaction that is still open
-	ReadAt     time.Time
-	Err        error // the look-up failed: no number above counts
-	CommitMeta *Metadata
+	Committed flusso.Offset   // NoOffset when nothing is committed
+	Through   flusso.Position // through of the newest item below Committed, NoPosition when unknown
+	Start     flusso.Offset   // log start
+	Tail      flusso.Offset   // offset after the newest item, NoOffset when the lane has none
+	Newest    flusso.Position // position of the newest live batch in its incarnation
+	NewestTo  flusso.Position // through of the newest item
+	// AckedTotals are the running totals of the newest acked item, TailTotals
+	// those of the newest item; nil where they are not known, or none is there.
+	AckedTotals, TailTotals *Totals
+	First                   *Found // the first item that was not acked; nil when caught up or not known
+	Seeding                 bool   // the first item not acked is a part of a snapshot: a batch of it, or its marker
+	Undecided               bool   // something lies behind the last stable offset, in a transaction that is still open
+	ReadAt                  time.Time
+	Err                     error // the look-up failed: no number above counts
+	CommitMeta              *Metadata
 }
 
 // Lag returns the lag of each lane. It reads the committed offsets first and
@@ -58,6 +62,12 @@ func (s *Store) Lag(ctx context.Context, lanes []topics.Lane) (map[topics.Lane]L
 	lanes = unique(lanes)
 	commits, _ := s.Commits(ctx, lanes) // each lane has its error
 	tails, _ := s.tails(ctx, lanes, 0)
+	out := s.lag(ctx, lanes, commits, tails)
+	return out, everyErr(lanes, out, func(l Lag) error { return l.Err })
+}
+
+// lag is the lag of lanes between commits and tails.
+func (s *Store) lag(ctx context.Context, lanes []topics.Lane, commits map[topics.Lane]Commit, tails map[topics.Lane]Tail) map[topics.Lane]Lag {
 	now := time.Now()
 	out := make(map[topics.Lane]Lag, len(lanes))
 	var behind []*measure
@@ -72,7 +82,7 @@ func (s *Store) Lag(ctx context.Context, lanes []topics.Lane) (map[topics.Lane]L
 	for _, m := range behind {
 		out[m.lane] = m.lag
 	}
-	return out, everyErr(lanes, out, func(l Lag) error { return l.Err })
+	return out
 }
 
 // measure is the lag of one lane in the making.
@@ -102,6 +112,9 @@ func newMeasure(l topics.Lane, c Commit, t Tail, now time.Time) *measure {
 	if t.Found {
 		m.lag.Tail = t.At + 1
 		m.lag.Newest, m.lag.NewestTo = t.Header.Newest, t.Header.Through
+		m.lag.TailTotals = &t.Header.Totals
+	} else if c.Own() && c.Meta.Sequence == 0 {
+		m.lag.AckedTotals = new(Totals) // attached, and there was nothing yet
 	}
 	switch {
 	case c.Own() && c.Meta.TopicID != t.TopicID:
@@ -121,7 +134,7 @@ func newMeasure(l topics.Lane, c Commit, t Tail, now time.Time) *measure {
 }
 
 func (m *measure) fail(err error) {
-	m.lag.Known, m.lag.Err = false, err
+	m.lag.Known, m.lag.Err, m.lag.AckedTotals, m.lag.First = false, err, nil, nil
 }
 
 // caughtUp reports whether the newest item is acked.
@@ -174,6 +187,7 @@ func (m *measure) finish() {
 		}
 	}
 	if m.caughtUp() {
+		m.lag.AckedTotals = m.lag.TailTotals
 		return
 	}
 	if m.first.found == nil {
@@ -198,6 +212,7 @@ func (m *measure) finish() {
 			m.lane.Sink, first.Sequence, m.tail.Header.Sequence, m.lane.Topic()))
 		return
 	}
+	m.lag.First = m.first.found
 	m.lag.Seeding = first.Kind == wire.Snapshot || first.Kind == wire.Complete
 	if !m.lag.Known {
 		m.lag.Retained = waiting
@@ -207,6 +222,9 @@ func (m *measure) finish() {
 	m.lag.Age = max(0, m.lag.ReadAt.Sub(first.BuiltAt))
 	if g := m.lag.Gap; g != nil && m.commit.Own() && first.Sequence > m.commit.Meta.Sequence {
 		g.Known, g.Items = true, first.Sequence-1-m.commit.Meta.Sequence
+	}
+	if g := m.lag.Gap; g == nil || g.Known && g.Items == 0 {
+		m.lag.AckedTotals = &base
 	}
 }
 

@@ -25,6 +25,8 @@ type Report struct {
 	Requests  []Request `json:"requests"`
 	// RequestsError says why the requests are not known; Requests is then empty.
 	RequestsError string `json:"requestsError,omitempty"`
+	// SettingsError says why no lane's settings are known.
+	SettingsError string `json:"settingsError,omitempty"`
 	Writer        Writer `json:"writer"`
 	Cost          Cost   `json:"cost"`
 }
@@ -108,6 +110,11 @@ type Lane struct {
 	State LaneState `json:"state"`
 	Known bool      `json:"known"` // whether the counts are
 
+	Topic string `json:"topic"`
+	// TopicID is the topic's as Kafka's tools print it; empty when not known.
+	TopicID string `json:"topicId,omitempty"`
+	Group   string `json:"group"`
+
 	Acked Position `json:"acked"` // through of the newest acked item
 	Tail  Position `json:"tail"`  // through of the newest item
 
@@ -121,19 +128,50 @@ type Lane struct {
 	AckedTotals *Totals `json:"ackedTotals"` // of the newest acked item; null when not known
 	TailTotals  *Totals `json:"tailTotals"`  // of the newest item; null when the lane has none
 
+	Retained *Totals `json:"retained,omitempty"` // everything in the log, where nothing is known to be acked
+	First    *Item   `json:"first"`              // the first item not acked; null when caught up or not known
+
+	// StandsSeconds is for how long this reader has seen AckedOffset where it
+	// is; null at its first look. Attaches is how many members it saw in the
+	// group meanwhile.
+	StandsSeconds *float64 `json:"standsSeconds"`
+	Attaches      int      `json:"attaches"`
+
 	StartOffset Offset `json:"startOffset"` // log start
 	AckedOffset Offset `json:"ackedOffset"` // committed by the group
 	TailOffset  Offset `json:"tailOffset"`  // after the newest item
+	// MirrorOffset is the copy of a verified offset that the ingest group keeps; null for none.
+	MirrorOffset Offset `json:"mirrorOffset"`
 
 	Gap     *LaneGap    `json:"gap,omitempty"`
 	Retired *Retirement `json:"retired,omitempty"`
 
 	Consumer string   `json:"consumer"` // attached, detached or unknown
 	Members  []Member `json:"members"`  // of the group; never nil
+	// ConsumerError says why Consumer is unknown.
+	ConsumerError string `json:"consumerError,omitempty"`
 
 	Retention Retention `json:"retention"`
 	Problem   string    `json:"problem,omitempty"` // the gravest of its findings
 	Error     string    `json:"error,omitempty"`   // the look-up that failed
+	// TopicMissing says that the cluster has no such topic: the error is that.
+	TopicMissing bool `json:"topicMissing,omitempty"`
+}
+
+// Item is one item of a lane, as its header tells.
+type Item struct {
+	Offset      Offset    `json:"offset"` // of its last record
+	Kind        string    `json:"kind"`   // live, snapshot or complete
+	Position    Position  `json:"position"`
+	Through     Position  `json:"through"`
+	Sequence    uint64    `json:"sequence"`
+	Records     uint32    `json:"records"`
+	Envelopes   uint32    `json:"envelopes"`
+	Changes     uint64    `json:"changes"`
+	Indexes     []string  `json:"indexes,omitempty"` // that are whole with it
+	BuiltAt     time.Time `json:"builtAt"`
+	Incarnation string    `json:"incarnation"`
+	Epoch       uint64    `json:"epoch"` // of its writer
 }
 
 // Totals are the running totals of a lane up to and including an item.
@@ -177,6 +215,8 @@ type Retention struct {
 	RiskSeconds *float64 `json:"riskSeconds"`
 	// OffsetsSeconds is for how long a group without members keeps its offsets, counted from when it became empty; null when not known.
 	OffsetsSeconds *float64 `json:"offsetsSeconds"`
+	OffsetsError   string   `json:"offsetsError,omitempty"` // why it is not known
+	Error          string   `json:"error,omitempty"`        // why the topic's settings are not known
 }
 
 // Request is a request that the ingest engine has not completed.
