@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Sentinels for decisions. Compare with [errors.Is].
@@ -130,6 +131,20 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("gap in lane of sink %q (topic %s, group %s): offsets %s to %s are gone (%s); acked through %s, next position there %s: "+
 		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s`, and seed the sink again with `flusso-kafka-admin request send %s INDEX...`",
 		e.Sink, e.Topic, e.Group, e.From, e.To, e.Cause, e.Acked, e.Next, e.Sink, e.Sink)
+}
+
+// RetiredError says that an operator took the lane out of the watermark. It is
+// not consumed until somebody restores it.
+type RetiredError struct {
+	Sink string
+	By   string    // who retired it
+	At   time.Time // when
+	Why  string
+}
+
+func (e *RetiredError) Error() string {
+	return fmt.Sprintf("lane of sink %q was retired by %s at %s (%s): nothing waits for it; to use the sink again, take it back with `flusso-kafka-admin lane restore %s`",
+		e.Sink, e.By, e.At.UTC().Format(time.RFC3339), e.Why, e.Sink)
 }
 
 // UnverifiedError says that the committed offset was set by somebody else and

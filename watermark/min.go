@@ -8,10 +8,11 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 )
 
-// Min returns the watermark of floors: the lowest through of all of them, and
-// [flusso.NoPosition] while any lane has none or there is no lane at all. Only
-// a floor in state [flusso.FloorAcked] has a through [C2]; whatever another
-// state carries is cleared in the result.
+// Min returns the watermark of floors: the lowest through of all that count,
+// and [flusso.NoPosition] while any of them has none or there is no lane that
+// counts. Lanes in state [flusso.FloorRetired] don't. Only a floor in state
+// [flusso.FloorAcked] has a through [C2]; whatever another state carries is
+// cleared in the result.
 //
 // Holders are the sinks at the minimum: those that have none, where there are
 // any. Since is readAt, as for a reader that looks for the first time. floors
@@ -41,33 +42,34 @@ func sorted(floors []flusso.LaneFloor) []flusso.LaneFloor {
 	return out
 }
 
+// counts reports whether the watermark waits for a lane.
+func counts(f flusso.LaneFloor) bool { return f.State != flusso.FloorRetired }
+
 // lowest returns the minimum of sorted floors and who holds it. NoPosition is
 // the lowest value there is, so a lane without a through needs no case of its
 // own.
 func lowest(floors []flusso.LaneFloor) (flusso.Position, []string) {
-	if len(floors) == 0 {
-		return flusso.NoPosition, nil
-	}
-	low := slices.MinFunc(floors, byThrough).Through
+	low := flusso.NoPosition
 	var holders []string
 	for _, f := range floors {
-		if f.Through == low {
+		switch {
+		case !counts(f):
+			continue
+		case len(holders) == 0 || f.Through < low:
+			low, holders = f.Through, []string{f.Sink}
+		case f.Through == low:
 			holders = append(holders, f.Sink)
 		}
 	}
 	return low, slices.Compact(holders)
 }
 
-// behind returns how far the highest floor is ahead of position.
+// behind returns how far the highest floor is ahead of position. A retired
+// lane has no through, and so is never the highest.
 func behind(floors []flusso.LaneFloor, position flusso.Position) flusso.Position {
-	if len(floors) == 0 {
-		return 0
-	}
-	high := slices.MaxFunc(floors, byThrough).Through
-	if high < position {
-		return 0 // every floor went back behind what was confirmed already
+	high := position // where every floor went back behind what was confirmed
+	for _, f := range floors {
+		high = max(high, f.Through)
 	}
 	return high - position
 }
-
-func byThrough(a, b flusso.LaneFloor) int { return cmp.Compare(a.Through, b.Through) }

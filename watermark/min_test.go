@@ -58,6 +58,12 @@ func TestC2_Min(t *testing.T) {
 			[]string{"a"},
 			60,
 		},
+		{"a retired lane is not waited for", []flusso.LaneFloor{acked("b", 9), in("a", flusso.FloorRetired)}, 9, []string{"b"}, 0},
+		{"nor does its through count", []flusso.LaneFloor{
+			acked("b", 9), acked("c", 11), {Sink: "a", State: flusso.FloorRetired, Through: 40},
+		}, 9, []string{"b"}, 2},
+		{"beside one that has none", []flusso.LaneFloor{in("b", flusso.FloorMissing), in("a", flusso.FloorRetired)}, 0, []string{"b"}, 0},
+		{"all are retired", []flusso.LaneFloor{in("b", flusso.FloorRetired), in("a", flusso.FloorRetired)}, 0, nil, 0},
 		{"the zero floor", []flusso.LaneFloor{{Sink: "a"}}, 0, []string{"a"}, 0},
 		{"a sink twice counts at its lower", []flusso.LaneFloor{acked("a", 5), acked("a", 3)}, 3, []string{"a"}, 2},
 		{"the largest positions", []flusso.LaneFloor{acked("a", 1<<64-1), acked("b", 1<<64-2)}, 1<<64 - 2, []string{"b"}, 1},
@@ -82,11 +88,18 @@ func TestC2_Min(t *testing.T) {
 }
 
 // dumbMin says the same as Min in the slowest and plainest way: try every
-// position downwards until one is acked by every lane.
+// position downwards until one is acked by every lane that
+// is not retired.
 func dumbMin(floors []flusso.LaneFloor) flusso.Position {
 	for p := flusso.Position(20); p > 0; p-- {
-		ok := len(floors) > 0
+		ok := false
 		for _, f := range floors {
+			ok = ok || f.State != flusso.FloorRetired
+		}
+		for _, f := range floors {
+			if f.State == flusso.FloorRetired {
+				continue
+			}
 			if f.State != flusso.FloorAcked || f.Through < p {
 				ok = false
 			}
@@ -101,6 +114,9 @@ func dumbMin(floors []flusso.LaneFloor) flusso.Position {
 func dumbHolders(floors []flusso.LaneFloor, p flusso.Position) []string {
 	set := map[string]bool{}
 	for _, f := range floors {
+		if f.State == flusso.FloorRetired {
+			continue
+		}
 		none := f.State != flusso.FloorAcked || f.Through == 0
 		if p == 0 && none || p != 0 && f.Through == p {
 			set[f.Sink] = true
@@ -116,7 +132,8 @@ func dumbHolders(floors []flusso.LaneFloor, p flusso.Position) []string {
 
 var states = []flusso.FloorState{
 	flusso.FloorAcked, flusso.FloorAcked, flusso.FloorAcked, flusso.FloorAcked, flusso.FloorNothing, flusso.FloorMissing,
-	flusso.FloorOther, flusso.FloorUnverified, flusso.FloorRecreated, flusso.FloorUnknown,
+	flusso.FloorOther, flusso.FloorUnverified, flusso.FloorRecreated, flusso.FloorUnknown, flusso.FloorRetired,
+	flusso.FloorRetired,
 }
 
 // floorsFrom makes floors of bytes: two for each, state and through.
@@ -163,6 +180,10 @@ func FuzzMinAgainstTheDumbOne(f *testing.F) {
 			return 0
 		}) {
 			t.Fatalf("floors are not sorted: %+v", w.Floors)
+		}
+		without := slices.DeleteFunc(slices.Clone(floors), func(f flusso.LaneFloor) bool { return f.State == flusso.FloorRetired })
+		if v := watermark.Min(without, "i", noon); v.Position != w.Position || v.Behind != w.Behind || !slices.Equal(v.Holders, w.Holders) {
+			t.Fatalf("%+v: got %+v, and %+v without the retired lanes", floors, w, v)
 		}
 		if len(w.Floors) != len(floors) {
 			t.Fatalf("%d floors, want %d", len(w.Floors), len(floors))

@@ -56,15 +56,22 @@ func (t *Tracker) floors() []flusso.LaneFloor {
 
 // Next returns the sinks whose floors the next look-up must read: all of them
 // when a full read is due at now or the last one left lanes out, else the
-// holders of the minimum. Floors that are not read again can only be too low,
-// never too high, so a watermark from them is late at worst. The caller owns
-// the slice.
+// holders of the minimum and the retired lanes. Floors that are not read again
+// can only be too low, never too high, so a watermark from them is late at
+// worst; and a lane that is restored counts from the next look on. The caller
+// owns the slice.
 func (t *Tracker) Next(now time.Time) []string {
 	due := slices.ContainsFunc(t.lanes, func(l lane) bool { return l.due })
 	if due || t.fullAt.IsZero() || now.Sub(t.fullAt) >= t.full {
 		return t.askAll(now)
 	}
-	return t.Holders()
+	out := t.Holders()
+	for i := range t.lanes {
+		if f := &t.lanes[i].floor; f.State == flusso.FloorRetired {
+			out = append(out, f.Sink)
+		}
+	}
+	return out
 }
 
 // Holders returns the sinks whose floors, as last read, are the minimum: what
@@ -91,7 +98,7 @@ func (t *Tracker) askAll(now time.Time) []string {
 //
 // A floor in state [flusso.FloorUnknown] is a failed look-up of one lane: the
 // lane keeps what was known of it, says so in its Detail, and the watermark is
-// stale. A floor that went back is taken as it is and explained in its Detail:
+// stale; only that a lane is retired is not believed without a look. A floor that went back is taken as it is and explained in its Detail:
 // the position stays, and moves again once the floor has passed it.
 func (t *Tracker) Observe(floors []flusso.LaneFloor, err error, now time.Time) flusso.Watermark {
 	stale := err != nil
@@ -159,22 +166,41 @@ func (l *lane) missed(failed flusso.LaneFloor) {
 	if why == "" {
 		why = "the look-up failed"
 	}
-	if l.floor.State != flusso.FloorUnknown {
+	switch {
+	case !counts(l.floor):
+		// It may have been restored: until it is read again it holds what is
+		// not confirmed yet.
+		l.floor.State = flusso.FloorUnknown
+		why = "retired when last read: " + why
+	case l.floor.State != flusso.FloorUnknown:
 		why = "as last read: " + why
 	}
 	l.floor.Detail = why
 }
 
-// read takes a floor, with an explanation when it is behind one before it.
+// read takes a floor, with an explanation when it is behind one before it, or
+// behind what was confirmed while the lane did not count.
 func (l *lane) read(f flusso.LaneFloor, watermark flusso.Position) {
 	l.floor, l.due = f, false
-	if f.Through >= l.high {
+	if !counts(f) {
+		return
+	}
+	var why string
+	switch {
+	case f.Through < l.high:
+		why = fmt.Sprintf("went back from %s to %s", l.high, f.Through)
+		if watermark > f.Through {
+			why += "; what it acked stays acked"
+		}
+	case f.Through < watermark:
+		l.high = f.Through
+		why = "counts again, behind what was confirmed without it, and that stays confirmed"
+	default:
 		l.high = f.Through
 		return
 	}
-	why := fmt.Sprintf("went back from %s to %s", l.high, f.Through)
 	if watermark > f.Through {
-		why += fmt.Sprintf("; what it acked stays acked: the watermark stays at %s until the lane has passed it", watermark)
+		why += fmt.Sprintf(": the watermark stays at %s until the lane has passed it", watermark)
 	}
 	if f.Detail != "" {
 		why = f.Detail + "; " + why

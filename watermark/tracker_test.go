@@ -3,6 +3,7 @@ package watermark_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -136,6 +137,50 @@ func TestC5_RefreshAsksForTheHoldersAlone(t *testing.T) {
 	}
 }
 
+// A retired lane is passed, is looked at with each refresh, and counts again
+// from the look on that finds it restored.
+func TestC7_TranscriptOfARetiredLane(t *testing.T) {
+	tr := watermark.NewTracker("pg-1", []string{"a", "b"}, time.Hour)
+	minute := 0
+	var got []string
+	observe := func(floors ...flusso.LaneFloor) {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		next := strings.Join(tr.Next(now), ",")
+		got = append(got, fmt.Sprintf("ask %s: %s", next, line(tr.Observe(floors, nil, now))))
+		minute++
+	}
+	retired := func(sink string) flusso.LaneFloor {
+		return flusso.LaneFloor{Sink: sink, State: flusso.FloorRetired, Offset: 7, Detail: "by ana: moved"}
+	}
+	observe(acked("a", 40), acked("b", 90))
+	observe(retired("a"))
+	observe(acked("b", 95), retired("a"))
+	observe(acked("b", 96), flusso.LaneFloor{Sink: "a", State: flusso.FloorUnknown, Detail: "no answer"})
+	observe(retired("a"))
+	observe(acked("b", 97), retired("a"))
+	observe(acked("b", 98), acked("a", 40))
+	observe(acked("a", 60))
+	observe(acked("a", 98))
+	observe(retired("a"), retired("b"))
+	observe(retired("a"), retired("b"))
+	want := []string{
+		"ask a,b: at 40 held by a, behind 50, since +0, read +0",
+		"ask a: at 90 held by b, behind 0, since +1, read +1\n    a none (retired): by ana: moved",
+		"ask b,a: at 95 held by b, behind 0, since +2, read +2\n    a none (retired): by ana: moved",
+		"ask b,a: at 95 held by a, behind 1, since +2, read +2, stale\n    a none (unknown): retired when last read: no answer",
+		"ask a: at 96 held by b, behind 0, since +4, read +4\n    a none (retired): by ana: moved",
+		"ask b,a: at 97 held by b, behind 0, since +5, read +5\n    a none (retired): by ana: moved",
+		"ask b,a: at 97 held by a, behind 1, since +5, read +6\n    a 40 (acked): counts again, behind what was confirmed without it, and that stays confirmed: the watermark stays at 97 until the lane has passed it",
+		"ask a: at 97 held by a, behind 1, since +5, read +7\n    a 60 (acked): counts again, behind what was confirmed without it, and that stays confirmed: the watermark stays at 97 until the lane has passed it",
+		"ask a: at 98 held by a,b, behind 0, since +8, read +8",
+		"ask a,b: at 98 held by , behind 0, since +8, read +9\n    a none (retired): by ana: moved\n    b none (retired): by ana: moved",
+		"ask a,b: at 98 held by , behind 0, since +8, read +10\n    a none (retired): by ana: moved\n    b none (retired): by ana: moved",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("transcript (-want +got):\n%s", diff)
+	}
+}
+
 func TestC7_AFailedRefreshLeavesTheLastValue(t *testing.T) {
 	tr := watermark.NewTracker("pg-1", []string{"a"}, time.Hour)
 	tr.Observe([]flusso.LaneFloor{acked("a", 10)}, nil, noon)
@@ -157,7 +202,8 @@ func TestTracker_OwnsItsValue(t *testing.T) {
 	}
 }
 
-// A random history of lanes that move forward, get rewound and can't be read,
+// A random history of lanes that move forward, get rewound, are retired and
+// restored, and can't be read,
 // beside a plain record of all that was ever acked.
 func TestC3_TrackerNeverPassesWhatEveryLaneAcked(t *testing.T) {
 	for seed := range uint64(300) {
@@ -166,6 +212,7 @@ func TestC3_TrackerNeverPassesWhatEveryLaneAcked(t *testing.T) {
 		tr := watermark.NewTracker("i", sinks, time.Duration(rng.IntN(3))*time.Minute)
 		committed := map[string]flusso.Position{}
 		ever := map[string]flusso.Position{}
+		retired := map[string]bool{}
 		last := flusso.NoPosition
 		now := noon
 		for step := range 60 {
@@ -177,6 +224,9 @@ func TestC3_TrackerNeverPassesWhatEveryLaneAcked(t *testing.T) {
 				committed[s] += flusso.Position(rng.IntN(5))
 			}
 			ever[s] = max(ever[s], committed[s])
+			if rng.IntN(6) == 0 {
+				retired[s] = !retired[s]
+			}
 			down := rng.IntN(8) == 0
 			partial := rng.IntN(8) == 0
 			w, err := tr.Refresh(now, func(ask []string) ([]flusso.LaneFloor, error) {
@@ -188,6 +238,8 @@ func TestC3_TrackerNeverPassesWhatEveryLaneAcked(t *testing.T) {
 					switch {
 					case partial && i == 0:
 						out = append(out, in(sink, flusso.FloorUnknown))
+					case retired[sink]:
+						out = append(out, in(sink, flusso.FloorRetired))
 					case committed[sink] == 0:
 						out = append(out, in(sink, flusso.FloorNothing))
 					default:
@@ -199,22 +251,30 @@ func TestC3_TrackerNeverPassesWhatEveryLaneAcked(t *testing.T) {
 			if (err != nil) != down || w.Stale != (down || partial) {
 				t.Fatalf("seed %d step %d: err %v, stale %v; down %v, partial %v", seed, step, err, w.Stale, down, partial)
 			}
-			safe := flusso.Position(1 << 62)
-			exact := flusso.Position(1 << 62)
-			for _, sink := range sinks {
-				safe = min(safe, ever[sink])
-				exact = min(exact, committed[sink])
+			// Of the lanes that count; one that was retired since it was last
+			// read may still.
+			var acked, exact []flusso.Position
+			for i, sink := range sinks {
+				if !retired[sink] || w.Floors[i].State != flusso.FloorRetired {
+					acked = append(acked, ever[sink])
+				}
+				if !retired[sink] {
+					exact = append(exact, committed[sink])
+				}
 			}
-			if w.Position > safe {
-				t.Fatalf("seed %d step %d: watermark %s above %s, which every lane acked", seed, step, w.Position, safe)
+			if len(acked) == 0 { // all retired at once: the last to be looked at still counted until then
+				acked = []flusso.Position{slices.Max(slices.Collect(maps.Values(ever)))}
+			}
+			if w.Position > last && w.Position > slices.Min(acked) {
+				t.Fatalf("seed %d step %d: watermark %s, and the lanes that count acked %v", seed, step, w.Position, acked)
 			}
 			if w.Position < last {
 				t.Fatalf("seed %d step %d: went back from %s to %s", seed, step, last, w.Position)
 			}
-			if !w.Stale && w.Position < exact {
-				t.Fatalf("seed %d step %d: %s is late, every lane is committed at %s", seed, step, w.Position, exact)
+			if !w.Stale && len(exact) > 0 && w.Position < slices.Min(exact) {
+				t.Fatalf("seed %d step %d: %s is late, the lanes that count are committed at %v", seed, step, w.Position, exact)
 			}
-			if len(w.Holders) == 0 || !slices.IsSorted(w.Holders) {
+			if len(w.Holders) == 0 && len(exact) > 0 && !w.Stale || !slices.IsSorted(w.Holders) {
 				t.Fatalf("seed %d step %d: holders %v", seed, step, w.Holders)
 			}
 			last = w.Position

@@ -59,4 +59,5 @@ type Metadata struct {
 	Epoch       uint64   // writer epoch of the last acked item
 	TopicID     [16]byte // identity of the topic, so that a recreated one is noticed
 	Incarnation string
+	Retired     Retirement // not zero: the watermark does not wait for the lane
 }

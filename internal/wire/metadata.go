@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
 )
 
-// MaxMetadata is the most bytes of commit metadata this package writes.
-// Kafka's own limit, offset.metadata.max.bytes, is 4,096 by default.
-const MaxMetadata = 200
+// The most bytes of commit metadata this package writes: of a lane that counts,
+// and of one that is retired, which says by whom and why. Kafka's own limit,
+// offset.metadata.max.bytes, is 4,096 by default.
+const (
+	MaxMetadata        = 200
+	MaxRetiredMetadata = 1024
+)
 
 const whatMetadata = "commit metadata"
 
@@ -23,12 +28,16 @@ const (
 	rankMetaEp
 	rankTid
 	rankMetaInc
+	rankRet
+	rankBy
+	rankWhy
 )
 
 var topicIDs = base64.RawURLEncoding.Strict()
 
 // FormatMetadata returns the text that is committed together with m.Offset.
-// It is at most [MaxMetadata] bytes long for every valid incarnation.
+// It is at most [MaxMetadata] bytes long for every valid incarnation, and at
+// most [MaxRetiredMetadata] with a retirement that [Retirement.Check] accepts.
 func FormatMetadata(m Metadata) string {
 	b := make([]byte, 0, MaxMetadata)
 	b = append(b, "v=1 off="...)
@@ -41,7 +50,7 @@ func FormatMetadata(m Metadata) string {
 		b = append(b, " inc="...)
 		b = append(b, m.Incarnation...)
 	}
-	return string(b)
+	return string(appendRetirement(b, m.Retired))
 }
 
 func appendTopicID(b []byte, id [16]byte) []byte {
@@ -66,6 +75,12 @@ func metadataRank(key []byte) int {
 		return rankTid
 	case "inc":
 		return rankMetaInc
+	case "ret":
+		return rankRet
+	case "by":
+		return rankBy
+	case "why":
+		return rankWhy
 	}
 	return unknownKey
 }
@@ -131,6 +146,13 @@ func (m *Metadata) set(p *pairs, rank int, value []byte) error {
 		m.TopicID, err = p.topicID(value)
 	case rankMetaInc:
 		m.Incarnation = string(value)
+	case rankRet:
+		n, err = p.positive("ret", value, maxRetiredAt)
+		m.Retired.At = time.UnixMilli(int64(n)).UTC()
+	case rankBy:
+		m.Retired.By, err = p.escaped("by", value, MaxRetiredBy)
+	case rankWhy:
+		m.Retired.Why, err = p.escaped("why", value, MaxRetiredWhy)
 	}
 	return err
 }
@@ -147,6 +169,8 @@ func (m *Metadata) inconsistency() string {
 		return "no incarnation: key inc is missing"
 	case m.Incarnation != "" && flusso.CheckIncarnation(m.Incarnation) != nil:
 		return flusso.CheckIncarnation(m.Incarnation).Error()
+	case !m.Retired.IsZero() && (m.Retired.At.IsZero() || m.Retired.By == "" || m.Retired.Why == ""):
+		return "keys ret, by and why go together"
 	}
 	return ""
 }

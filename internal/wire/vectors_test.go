@@ -51,6 +51,9 @@ type vectorFields struct {
 	Offset          num    `json:"offset"`
 	TopicID         string `json:"topic_id"`
 	AckedAboveFloor []num  `json:"acked"`
+	RetiredAt       num    `json:"retired_at"`
+	RetiredBy       string `json:"retired_by"`
+	RetiredWhy      string `json:"retired_why"`
 }
 
 var kinds = map[string]Kind{"live": Live, "snapshot": Snapshot, "complete": Complete}
@@ -78,8 +81,15 @@ func (f *vectorFields) topicID(t *testing.T) (id [16]byte) {
 func (f *vectorFields) metadata(t *testing.T) Metadata {
 	return Metadata{
 		Offset: flusso.Offset(f.Offset), Through: flusso.Position(f.Through), Sequence: uint64(f.Sequence),
-		Epoch: uint64(f.Epoch), TopicID: f.topicID(t), Incarnation: f.Incarnation,
+		Epoch: uint64(f.Epoch), TopicID: f.topicID(t), Incarnation: f.Incarnation, Retired: f.retirement(),
 	}
+}
+
+func (f *vectorFields) retirement() Retirement {
+	if f.RetiredAt == 0 {
+		return Retirement{}
+	}
+	return Retirement{At: time.UnixMilli(int64(f.RetiredAt)).UTC(), By: f.RetiredBy, Why: f.RetiredWhy}
 }
 
 func (f *vectorFields) requestMetadata(t *testing.T) RequestMetadata {

@@ -101,6 +101,31 @@ HEADER = {
     "tchg": ("total_changes", positive()),
 }
 
+
+
+def escaped(limit):
+    def parse(text):
+        raw = bytearray()
+        for match in re.finditer(r"%([0-9A-F]{2})|([!-$&-~])|(.)", text):
+            need(match[3] is None, "%r is neither visible ASCII nor an escape", text)
+            raw += bytes.fromhex(match[1]) if match[1] else match[2].encode()
+        try:
+            value = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Malformed("%r is not UTF-8" % text) from None
+        for c in value:
+            need(ord(c) >= 0x20 and not 0x7F <= ord(c) <= 0x9F, "a control character")
+        need(0 < len(raw) <= limit, "%d bytes, at most %d", len(raw), limit)
+        need(format_escaped(value) == text, "%r escapes what it need not", text)
+        return value
+
+    return parse
+
+
+def format_escaped(value):
+    return "".join(chr(b) if 0x21 <= b <= 0x7E and b != 0x25 else "%%%02X" % b for b in value.encode())
+
+
 METADATA = {
     "off": ("offset", lambda text: number(text, I63)),
     "thru": ("through", positive()),
@@ -108,6 +133,9 @@ METADATA = {
     "ep": ("epoch", positive()),
     "tid": ("topic_id", topic_id),
     "inc": ("incarnation", incarnation),
+    "ret": ("retired_at", positive(253402300799999)),
+    "by": ("retired_by", escaped(64)),
+    "why": ("retired_why", escaped(200)),
 }
 
 REQUEST_METADATA = {
@@ -150,6 +178,8 @@ def format_text(fields, known):
                 value = 1
             elif isinstance(value, bytes):
                 value = format_topic_id(value)
+            elif name in ("retired_by", "retired_why"):
+                value = format_escaped(value)
             out.append("%s=%s" % (key, value))
     return " ".join(out)
 
@@ -321,6 +351,8 @@ def parse_metadata(text):
         need("incarnation" in m, "no incarnation")
     else:
         need("through" not in m, "a through of nothing")
+    retired = [name in m for name in ("retired_at", "retired_by", "retired_why")]
+    need(all(retired) or not any(retired), "ret, by and why go together")
     return m
 
 
@@ -406,7 +438,7 @@ def from_vector(fields, known):
             value = bytes.fromhex(value)
         elif name == "acked":
             value = [int(v) for v in value]
-        elif name not in ("kind", "incarnation", "more"):
+        elif name not in ("kind", "incarnation", "more", "retired_by", "retired_why"):
             value = int(value)
         out[name] = value
     return out
