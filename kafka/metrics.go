@@ -20,7 +20,7 @@ const namespace = "flusso_kafka"
 // the start.
 var floorStates = []flusso.FloorState{
 	flusso.FloorAcked, flusso.FloorNothing, flusso.FloorMissing, flusso.FloorOther,
-	flusso.FloorUnverified, flusso.FloorRecreated, flusso.FloorUnknown,
+	flusso.FloorUnverified, flusso.FloorRecreated, flusso.FloorRetired, flusso.FloorUnknown,
 }
 
 // metrics are the adapter's own. Every series of a sink is there from the
@@ -108,7 +108,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, sinks []string) (*me
 	m.through = gaugePerSink("lane_through_position", "Position a lane is acked through, as last read; 0 for none.")
 	m.floor = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "lane_floor_state", ConstLabels: labels,
-		Help: "1 for the state of a lane's floor, as last read; only acked counts towards the watermark.",
+		Help: "1 for the state of a lane's floor, as last read; the watermark waits for all but acked and retired.",
 	}, []string{"sink", "state"})
 	for _, sink := range sinks {
 		for _, state := range floorStates {

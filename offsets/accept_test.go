@@ -54,7 +54,7 @@ func TestB8_AcceptedGap(t *testing.T) {
 		t.Fatalf("got plan %+v, want to go on at %s before sequence %d, acked through %s as before",
 			plan, ends.Start, first.Header.Sequence, acked.Header.Through)
 	}
-	if err := store.Accept(within(t), s.lane, plan); err != nil {
+	if err := store.Apply(within(t), plan); err != nil {
 		t.Fatal(err)
 	}
 	after, _ := start(t, store, s.lane)
@@ -78,7 +78,7 @@ func TestCase50_AcceptOfAnActiveGroup(t *testing.T) {
 	}
 	store := offsets.New(c.Client(t))
 	plan := must(store.PlanAccept(within(t), s.lane, 2))(t)
-	err := store.Accept(within(t), s.lane, plan)
+	err := store.Apply(within(t), plan)
 	active := (*offsets.GroupActiveError)(nil)
 	if !errors.As(err, &active) || len(active.Members) != 1 {
 		t.Fatalf("got %v, want the one member named", err)
@@ -116,7 +116,7 @@ func TestB8_AcceptedGapWithinAnItem(t *testing.T) {
 	if plan.Offset != second.Next() || plan.Meta.Sequence != second.Header.Sequence || plan.Meta.Through != second.Header.Through {
 		t.Fatalf("got plan %+v, want to go on behind %+v", plan, second)
 	}
-	if err := store.Accept(within(t), s.lane, plan); err != nil {
+	if err := store.Apply(within(t), plan); err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := start(t, store, s.lane); after.Err != nil || after.Offset != second.Next() {

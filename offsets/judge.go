@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"fmt"
+	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/topics"
@@ -25,7 +26,10 @@ type Verdict struct {
 //
 //   - Our metadata, written for that very offset: acked up to its through, when
 //     topic and incarnation are the same. It counts by itself; the mirror is
-//     not needed.
+//     not needed. With a retirement in it the lane is retired, in whatever
+//     incarnation.
+//   - No commit, and a retirement in the mirror: the group expired, and the lane
+//     still is retired.
 //   - Anything else was set by another tool. At or below the mirror's offset
 //     it is within what was acked; ahead of it, or without a mirror of the same
 //     topic, it proves nothing: unverified. Offset 0 is never ahead.
@@ -38,6 +42,10 @@ func Judge(commit, mirror Commit, topicID [16]byte, incarnation string) Verdict 
 	switch {
 	case commit.State == Failed:
 		v.State, v.Offset, v.Detail = flusso.FloorUnknown, flusso.NoOffset, errText(commit.Err)
+		return v
+	case commit.State == Missing && anchors(mirror, topicID) && !mirror.Meta.Retired.IsZero():
+		v.State, v.Offset = flusso.FloorRetired, flusso.NoOffset
+		v.Detail = retiredText(mirror.Meta.Retired) + "; its group expired since"
 		return v
 	case commit.State == Missing:
 		v.State, v.Offset, v.Detail = flusso.FloorMissing, flusso.NoOffset, "the sink never attached, or its group expired"
@@ -73,11 +81,20 @@ func judgeOwn(v Verdict, m *Metadata, topicID [16]byte, incarnation string) Verd
 		v.Detail = fmt.Sprintf("committed for topic ID %s, the lane's is %s now", topics.IDString(m.TopicID), topics.IDString(topicID))
 		return v
 	}
+	if !m.Retired.IsZero() {
+		v.State, v.Detail = flusso.FloorRetired, retiredText(m.Retired)
+		return v
+	}
 	if m.Sequence == 0 {
 		v.State, v.Detail = flusso.FloorNothing, "attached, nothing acked yet"
 		return v
 	}
 	return v.acked(m.Incarnation, m.Through, incarnation)
+}
+
+// retiredText says who retired a lane, when and why.
+func retiredText(r Retirement) string {
+	return fmt.Sprintf("by %s at %s: %s", r.By, r.At.UTC().Format(time.RFC3339), r.Why)
 }
 
 // acked judges a through that was acked in an incarnation.
@@ -129,8 +146,9 @@ type StartDecision struct {
 	Through  flusso.Position // through of what is acked at Offset, NoPosition when none or not known
 	From     string          // what it rests on: "commit", "rewind", "mirror" or "log start"
 	// Err is a [*flusso.GapError] when unacked items are gone (a
-	// [*RecreatedError] is one too), a [*flusso.UnverifiedError] when the
-	// offset was moved forward by another tool, or the failed look-up.
+	// [*RecreatedError] is one too), a [*flusso.RetiredError], a
+	// [*flusso.UnverifiedError] when the offset was moved forward by another
+	// tool, or the failed look-up.
 	Err error
 }
 
@@ -180,6 +198,9 @@ func (st starter) at(from string, off flusso.Offset, m *Metadata) StartDecision 
 		if m.TopicID != st.ends.TopicID {
 			gap.Cause = "topic recreated"
 			return stop(&RecreatedError{Lane: st.lane, Committed: m.TopicID, Now: st.ends.TopicID, gap: gap})
+		}
+		if !m.Retired.IsZero() {
+			return stop(retiredError(st.lane, m.Retired))
 		}
 	}
 	switch {

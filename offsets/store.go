@@ -18,6 +18,9 @@ type Header = wire.Header
 // Metadata goes with every offset that flusso-kafka commits for a lane.
 type Metadata = wire.Metadata
 
+// Retirement says who took a lane out of the watermark, when and why.
+type Retirement = wire.Retirement
+
 // Totals are running counts of a lane.
 type Totals = wire.Totals
 

@@ -72,7 +72,7 @@ func (t *target) laneAccept(ctx context.Context, c *cluster, sink string, to flu
 	// A dry run shows the plan and what would refuse it.
 	var refused *offsets.GroupActiveError
 	if !dry {
-		err = c.store.Accept(ctx, lane, plan)
+		err = c.store.Apply(ctx, plan)
 	} else if err = c.store.Memberless(ctx, lane); errors.As(err, &refused) {
 		err = nil
 	}

@@ -33,14 +33,14 @@ func kindOf(t *testing.T, l topics.Lane) groupKind {
 }
 
 // accept lets a lane go on at an offset, as `flusso-kafka-admin lane accept` does.
-func accept(t *testing.T, l topics.Lane, to flusso.Offset) offsets.Acceptance {
+func accept(t *testing.T, l topics.Lane, to flusso.Offset) offsets.Move {
 	t.Helper()
 	st := store(t)
 	a, err := st.PlanAccept(t.Context(), l, to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Accept(t.Context(), l, a); err != nil {
+	if err := st.Apply(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
 	return a

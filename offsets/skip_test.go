@@ -1,0 +1,69 @@
+package offsets_test
+
+import (
+	"errors"
+	"testing"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/offsets"
+)
+
+// TestPlanSkip: it is the item that the sink would get first, and the move ends
+// right behind it, whatever the lane is acked by.
+func TestPlanSkip(t *testing.T) {
+	c := newCluster(t)
+	s := newScribe(t, c, "audit")
+	s.segment(true, live(10, 2), live(20, 3))
+	s.segment(false, live(30, 2))
+	s.segment(true, snapshot(2), live(30, 1))
+	store := offsets.New(c.Client(t))
+	tr := s.read()
+	for i, item := range tr.items {
+		skip := must(store.PlanSkip(within(t), s.lane))(t)
+		if skip.Item.At != item.At || skip.Item.Header.Sequence != item.Header.Sequence || skip.From > item.At {
+			t.Fatalf("item %d: got %+v, want %+v", i, skip, item)
+		}
+		m := skip.Move
+		if m.Offset != item.Next() || m.GivenUp() != 1 || m.Again() != 0 || m.Between.Batches != 1 ||
+			m.Between.Envelopes != uint64(item.Header.Envelopes) || m.Meta.Through != item.Header.Through {
+			t.Fatalf("item %d: got %+v", i, m)
+		}
+		if err := store.Apply(within(t), m); err != nil {
+			t.Fatal(err)
+		}
+		if d, _ := start(t, store, s.lane); d.Err != nil || d.Offset != item.Next() || d.Sequence != item.Header.Sequence+1 {
+			t.Fatalf("after item %d: got %+v", i, d)
+		}
+	}
+	_, err := store.PlanSkip(within(t), s.lane)
+	if nothing := (*offsets.NothingWaitsError)(nil); !errors.As(err, &nothing) || nothing.At != tr.items[len(tr.items)-1].Next() {
+		t.Fatalf("at the end: got %v", err)
+	}
+}
+
+// TestPlanSkipRefuses what a consumer would be refused.
+func TestPlanSkipRefuses(t *testing.T) {
+	c := newCluster(t)
+	s := newScribe(t, c, "audit")
+	s.segment(true, live(10, 2), live(20, 3), live(30, 1))
+	store := offsets.New(c.Client(t))
+	tr := s.read()
+	commit(t, c, s.lane.Group(), s.lane, tr.items[1].Next(), "set by hand")
+	_, err := store.PlanSkip(within(t), s.lane)
+	if unverified := (*flusso.UnverifiedError)(nil); !errors.As(err, &unverified) {
+		t.Fatalf("a forward jump: got %v", err)
+	}
+	_, ends := start(t, store, s.lane)
+	first := tr.items[0].Header
+	meta := wire.Metadata{
+		Offset: tr.items[0].Next(), Through: first.Through, Sequence: first.Sequence, Epoch: first.Epoch,
+		TopicID: ends.TopicID, Incarnation: first.Incarnation,
+	}
+	commit(t, c, s.lane.Group(), s.lane, meta.Offset, wire.FormatMetadata(meta))
+	s.trim(tr.items[1].Next())
+	_, err = store.PlanSkip(within(t), s.lane)
+	if gap := (*flusso.GapError)(nil); !errors.As(err, &gap) {
+		t.Fatalf("a gap: got %v", err)
+	}
+}
