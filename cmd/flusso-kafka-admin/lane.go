@@ -16,6 +16,6 @@ func newLane(s streams) *cobra.Command {
 		},
 	}
 	t := addTarget(cmd, s)
-	cmd.AddCommand(newLaneAccept(t))
+	cmd.AddCommand(newLaneAccept(t), newLanePeek(t))
 	return cmd
 }

@@ -40,6 +40,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"cluster":  startCluster,
 			"lane":     makeLane,
+			"put":      putItems,
+			"trim":     trimLane,
 			"send":     sendRequest,
 			"ack":      ackRequests,
 			"attach":   attachTo,

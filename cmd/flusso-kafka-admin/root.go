@@ -62,7 +62,7 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newDemo(s), newStatus(s), newLag(s), newWatermark(s), newLane(s), newRequest(s), newVersion(s), newCompletion(s))
+	root.AddCommand(newDemo(s), newStatus(s), newLag(s), newWatermark(s), newLane(s), newRequest(s), newOffset(s), newVersion(s), newCompletion(s))
 	return root
 }
 

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/offsets"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// putItems writes to the end of a lane, in one transaction that is committed
+// unless `aborted` or `open` ends the list: put SINK WHAT...
+//
+//	live:POS[:ID...]   a live batch that upserts these documents of index orders
+//	more:POS[:ID...]   a live batch of which more follows
+//	rows[:ID...]       a snapshot batch
+//	marker             ends a snapshot of index orders
+//	opening            a snapshot batch that deletes orders/*
+//	large:POS:BYTES    a live batch with one document of that size
+//	old:POS[:ID...]    a live batch of incarnation test-0
+//	garbage            a record that is no item
+//	damaged            a record with a header that cannot be read
+func putItems(ts *testscript.TestScript, _ bool, args []string) {
+	c, _ := clusterOf(ts)
+	p, err := topics.NewPipeline(pipelineName)
+	ts.Check(err)
+	lane, err := p.Lane(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cl := c.Client(tb{ts: ts}, kgo.TransactionalID(fmt.Sprint(lane.Topic(), time.Now().UnixNano())),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(1_048_588))
+	tails, err := offsets.New(cl).Tails(ctx, []topics.Lane{lane})
+	ts.Check(err)
+	last := tails[lane].Header
+	var records []*kgo.Record
+	ending := "committed"
+	for _, what := range args[1:] {
+		parts := strings.Split(what, ":")
+		var item flusso.LaneItem
+		incarnation := "test-1"
+		switch parts[0] {
+		case "aborted", "open":
+			ending = what
+			continue
+		case "garbage":
+			records = append(records, &kgo.Record{Topic: lane.Topic(), Value: []byte("hello")})
+			continue
+		case "damaged":
+			records = append(records, &kgo.Record{Topic: lane.Topic(), Headers: []kgo.RecordHeader{{Key: wire.HeaderBatch, Value: []byte("v=1 kind=?")}}})
+			continue
+		case "marker":
+			item = &flusso.SnapshotComplete{Indexes: []string{"orders"}}
+		case "opening":
+			item = &flusso.Batch{Envelopes: []flusso.Envelope{{Index: "orders", ID: "*", Op: flusso.Delete}}}
+		case "rows":
+			item = batchOf(flusso.NoPosition, parts[1:])
+		case "old":
+			incarnation = "test-0"
+			fallthrough
+		case "live", "more", "large":
+			n, err := strconv.ParseUint(parts[1], 10, 64)
+			ts.Check(err)
+			b := batchOf(flusso.Position(n), parts[2:])
+			b.More = parts[0] == "more"
+			if parts[0] == "large" {
+				size, err := strconv.Atoi(parts[2])
+				ts.Check(err)
+				b.Envelopes[0].ID, b.Envelopes[0].Document = "large", bytes.Repeat([]byte("x"), size)
+			}
+			item = b
+		default:
+			ts.Fatalf("put: unknown kind %q", what)
+		}
+		last = following(last, item, incarnation)
+		records = wire.EncodeItem(records, lane.Topic(), item, last)
+	}
+	ts.Check(cl.BeginTransaction())
+	ts.Check(cl.ProduceSync(ctx, records...).FirstErr())
+	if ending != "open" {
+		ts.Check(kfaketest.EndTransaction(ctx, cl, ending == "committed", lane.Topic()))
+	}
+}
+
+func batchOf(at flusso.Position, ids []string) *flusso.Batch {
+	b := &flusso.Batch{Position: at, Changes: uint64(len(ids))}
+	for _, id := range ids {
+		b.Envelopes = append(b.Envelopes, flusso.Envelope{
+			Index: "orders", ID: id, Op: flusso.Upsert, Document: fmt.Appendf(nil, `{"id":%q,"at":%d}`, id, at), Position: at,
+		})
+	}
+	return b
+}
+
+// following is the header of an item behind last.
+func following(last wire.Header, item flusso.LaneItem, incarnation string) wire.Header {
+	h := wire.Fill(wire.Header{}, item)
+	h.Incarnation, h.Epoch, h.Sequence, h.BuiltAt = incarnation, max(1, last.Epoch), last.Sequence+1, time.Now()
+	if last.Incarnation == incarnation {
+		h.Through, h.Newest = last.Through, last.Newest
+	} else if last.Incarnation != "" {
+		h.Epoch++
+	}
+	if h.Kind == wire.Live {
+		h.Newest = h.Position
+		if !h.More {
+			h.Through = h.Position
+		}
+	}
+	size, _ := wire.Size(item)
+	h.Totals = wire.Totals{
+		Batches: last.Totals.Batches + 1, Envelopes: last.Totals.Envelopes + uint64(h.Envelopes),
+		Bytes: last.Totals.Bytes + size, Changes: last.Totals.Changes + h.Changes,
+	}
+	return h
+}
+
+// trimLane deletes what is below an offset: trim SINK OFFSET
+func trimLane(ts *testscript.TestScript, _ bool, args []string) {
+	_, cl := clusterOf(ts)
+	to, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var upTo kadm.Offsets
+	upTo.Add(kadm.Offset{Topic: pipelineName + ".lane." + args[0], At: to})
+	_, err = kadm.NewClient(cl).DeleteRecords(ctx, upTo)
+	ts.Check(err)
+}
