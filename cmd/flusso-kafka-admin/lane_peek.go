@@ -279,7 +279,7 @@ func (b *begin) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Int64Var(&b.fromOffset, "from-offset", 0, "begin at that `offset`")
 	flags.Uint64Var(&b.fromPosition, "from-position", 0, "begin at the first item at that `position` or above")
-	flags.StringVar(&b.fromTime, "from-time", "", "begin at the first item built at that `time` or later, or at an age: 2h")
+	flags.StringVar(&b.fromTime, "from-time", "", "begin at the first item built at that `time` or later, or age (2h)")
 	flags.BoolVar(&b.floor, "from-floor", false, "begin at the first item not acked (the default)")
 	flags.BoolVar(&b.start, "from-start", false, "begin with the oldest item that is retained")
 	flags.Uint64Var(&b.tail, "tail", 0, "begin so many `items` before the end")
