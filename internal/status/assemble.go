@@ -197,21 +197,6 @@ func (p *parts) retention(l topics.Lane, lag offsets.Lag) Retention {
 	return out
 }
 
-func (p *parts) writer() Writer {
-	w := Writer{IDs: []WriterID{}, Open: []Transaction{}}
-	g := p.groups[p.pipeline.IngestGroup()]
-	if g.err != nil {
-		w.Error = g.err.Error()
-	} else if len(g.members) > 0 {
-		w.Holder = &g.members[0].Member
-	}
-	if _, tail, ok := p.look.Newest(); ok {
-		w.Epoch, w.Incarnation = tail.Header.Epoch, tail.Header.Incarnation
-		w.WroteAt = new(tail.Header.BuiltAt.UTC())
-	}
-	return w
-}
-
 // standing is what a collector remembers of a lane, to tell for how long it
 // has not moved.
 type standing struct {

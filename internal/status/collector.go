@@ -15,6 +15,7 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/lease"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -173,6 +174,8 @@ type parts struct {
 
 	requests []Request
 	request  error
+
+	lease lease.State
 }
 
 // read asks for all parts at once.
@@ -188,6 +191,7 @@ func (p *parts) read(ctx context.Context) {
 		p.settings, p.settled = p.topics.Describe(ctx, names...)
 	})
 	wg.Go(func() { p.kept = p.readKeep(ctx, p.at) })
+	wg.Go(func() { p.lease = lease.Describe(ctx, p.cl, p.pipeline, p.lanes) })
 	wg.Go(func() { p.requests, p.request = p.readRequests(ctx) })
 	wg.Wait()
 }

@@ -304,14 +304,18 @@ func (j *judgement) writer() {
 				w.Holder.ClientID, w.Holder.Host, Age(silent.Seconds()))
 		}
 	}
-	for _, id := range w.IDs {
-		if id.Error != "" {
-			j.add(Warning, CodeLookup, "", describe, "transactional id %s is not known: %s", id.ID, id.Error)
-		}
+	if i := slices.IndexFunc(w.IDs, func(id WriterID) bool { return id.Error != "" }); i >= 0 {
+		j.add(Warning, CodeLookup, "", describe, "the state of the writer's transactional ids is not known: %s", w.IDs[i].Error)
+	}
+	if w.OpenError != "" {
+		j.add(Warning, CodeLookup, "", describe, "which transactions are open on the lanes is not known: %s", w.OpenError)
 	}
 	for _, t := range w.Open {
 		blocked := Age(t.BlockedSeconds)
 		producer := fmt.Sprintf("producer %d (epoch %d)", t.ProducerID, t.ProducerEpoch)
+		if t.Owner != "" {
+			producer = fmt.Sprintf("producer %d (transactional id %s)", t.ProducerID, t.Owner)
+		}
 		switch {
 		case t.Hanging:
 			j.add(Failure, CodeHanging, t.Sink, describe,

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	ours "github.com/flusso/flusso-kafka/internal/members"
 )
 
 // group is a consumer group as its coordinator describes it.
@@ -74,9 +76,17 @@ func membersOf(g *kmsg.DescribeGroupsResponseGroup, topic string) []member {
 	members := make([]member, len(g.Members))
 	for i := range g.Members {
 		m := &g.Members[i]
-		members[i] = member{id: m.MemberID, Member: Member{ClientID: m.ClientID, Host: m.ClientHost}}
+		members[i] = member{id: m.MemberID, Member: Member{ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/")}}
 		if m.InstanceID != nil {
 			members[i].Instance = *m.InstanceID
+		}
+		var join kmsg.ConsumerMemberMetadata
+		if join.ReadFrom(m.ProtocolMetadata) == nil {
+			data := ours.Decode(join.UserData)
+			members[i].Process = data.Process
+			if !data.Since.IsZero() {
+				members[i].Since = new(data.Since.UTC())
+			}
 		}
 		var a kmsg.ConsumerMemberAssignment
 		if a.ReadFrom(m.MemberAssignment) == nil {

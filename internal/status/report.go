@@ -238,7 +238,9 @@ type Writer struct {
 	WroteAt     *time.Time    `json:"wroteAt"` // build time of the newest item; null for none
 	IDs         []WriterID    `json:"ids"`     // never nil
 	Open        []Transaction `json:"open"`    // on the lanes; never nil
-	Error       string        `json:"error,omitempty"`
+	// OpenError says why it is not known what is open on some of the lanes.
+	OpenError string `json:"openError,omitempty"`
+	Error     string `json:"error,omitempty"`
 }
 
 // WriterID is one transactional id of the lease.
@@ -262,6 +264,9 @@ type Transaction struct {
 	ProducerID    int64  `json:"producerId"`
 	ProducerEpoch int16  `json:"producerEpoch"`
 	WriterID      string `json:"writerId,omitempty"` // of ours; empty for a foreign producer
+	// Owner is the transactional id that has the producer id, also a foreign
+	// one; empty when none is known to have it.
+	Owner string `json:"owner,omitempty"`
 	// BlockedSeconds is how long readers have waited, by the time of the
 	// producer's newest record; it is at least so long since Offset was written.
 	BlockedSeconds float64 `json:"blockedSeconds"`
