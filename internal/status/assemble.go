@@ -19,8 +19,7 @@ func (p *parts) report() *Report {
 	r := &Report{
 		Pipeline: p.pipeline.String(), At: p.at.UTC().Truncate(time.Millisecond),
 		Findings: []Finding{}, Lanes: make([]Lane, 0, len(p.lanes)), Requests: []Request{},
-		Watermark: p.watermark(),
-		Writer:    p.writer(),
+		Watermark: p.watermark(), Writer: p.writer(), partly: p.partly,
 	}
 	for _, l := range p.lanes {
 		r.Lanes = append(r.Lanes, p.lane(l))
@@ -83,6 +82,7 @@ func (p *parts) lane(l topics.Lane) Lane {
 	out.State = stateOf(lag, p.floorOf(l.Sink))
 	out.Consumer = UnknownConsumer
 	switch g := p.groups[l.Group()]; {
+	case p.partly:
 	case g.err != nil:
 		out.ConsumerError = g.err.Error()
 	case len(g.members) == 0:
@@ -167,6 +167,9 @@ func (p *parts) floorOf(sink string) flusso.LaneFloor {
 
 func (p *parts) retention(l topics.Lane, lag offsets.Lag) Retention {
 	var out Retention
+	if p.partly {
+		return out
+	}
 	if p.kept.err == nil {
 		out.OffsetsSeconds = new(p.kept.lasts.Seconds())
 	} else {

@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +24,9 @@ type Options struct {
 	// Sinks that count; empty for those that have a topic. A lane that was
 	// once seen keeps its row when its topic is gone, unless it was retired.
 	Sinks []string
+	// LanesOnly leaves out members, settings, requests and the writer: what lag
+	// and watermark do without.
+	LanesOnly bool
 	// Incarnation that the watermark is read for; empty for that of the newest
 	// header.
 	Incarnation string
@@ -40,6 +42,7 @@ type Collector struct {
 	pipeline topics.Pipeline
 	sinks    []topics.Lane // named ones; empty: look for topics
 	named    string        // incarnation
+	partly   bool          // lanes only
 	counter  *Counter
 	store    *offsets.Store
 	topics   *topics.Admin
@@ -56,7 +59,7 @@ type Collector struct {
 // client meanwhile is counted, too.
 func New(cl *kgo.Client, p topics.Pipeline, o Options) (*Collector, error) {
 	c := &Collector{
-		cl: cl, pipeline: p, named: o.Incarnation, counter: counterOf(cl),
+		cl: cl, pipeline: p, named: o.Incarnation, partly: o.LanesOnly, counter: counterOf(cl),
 		store: offsets.New(cl), topics: topics.New(cl),
 		turn: make(chan struct{}, 1), known: make(map[topics.Lane]bool), stood: make(map[string]standing),
 	}
@@ -181,7 +184,11 @@ type parts struct {
 // read asks for all parts at once.
 func (p *parts) read(ctx context.Context) {
 	var wg sync.WaitGroup
+	defer wg.Wait()
 	wg.Go(func() { p.readLanes(ctx) })
+	if p.partly {
+		return
+	}
 	wg.Go(func() { p.groups = p.describeGroups(ctx) })
 	wg.Go(func() {
 		names := make([]string, len(p.lanes))
@@ -193,7 +200,6 @@ func (p *parts) read(ctx context.Context) {
 	wg.Go(func() { p.kept = p.readKeep(ctx, p.at) })
 	wg.Go(func() { p.lease = lease.Describe(ctx, p.cl, p.pipeline, p.lanes) })
 	wg.Go(func() { p.requests, p.request = p.readRequests(ctx) })
-	wg.Wait()
 }
 
 func (p *parts) readLanes(ctx context.Context) {
@@ -205,16 +211,15 @@ func (p *parts) readLanes(ctx context.Context) {
 
 // nothing returns why nothing at all is known.
 func (p *parts) nothing() error {
-	if p.looked == nil || p.settled == nil || p.request == nil {
+	if p.looked == nil || !p.partly && (p.settled == nil || p.request == nil) {
 		return nil
 	}
-	errs := []error{fmt.Errorf("look up the lanes of pipeline %s: %w", p.pipeline, p.looked)}
 	for _, g := range p.groups {
 		if g.err == nil {
 			return nil
 		}
 	}
-	return errors.Join(errs...)
+	return fmt.Errorf("look up the lanes of pipeline %s: %w", p.pipeline, p.looked)
 }
 
 // incarnation is the source incarnation that a watermark is read for.

@@ -69,8 +69,10 @@ func Findings(r *Report) []Finding {
 	for i := range r.Lanes {
 		j.lane(&r.Lanes[i])
 	}
-	j.writer()
-	j.requests()
+	if !r.partly {
+		j.writer()
+		j.requests()
+	}
 	j.lookups()
 	order := Codes()
 	slices.SortStableFunc(j.out, func(a, b Finding) int {

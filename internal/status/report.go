@@ -29,6 +29,8 @@ type Report struct {
 	SettingsError string `json:"settingsError,omitempty"`
 	Writer        Writer `json:"writer"`
 	Cost          Cost   `json:"cost"`
+
+	partly bool // lanes only: what else there is was not asked for
 }
 
 // Severity says how grave a finding is.
