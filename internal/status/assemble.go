@@ -80,6 +80,9 @@ func (p *parts) lane(l topics.Lane) Lane {
 	}
 	out.fill(lag)
 	out.State = stateOf(lag, p.floorOf(l.Sink))
+	if out.State == Retired {
+		out.Retired = retirement(p.look.Commits[l], p.look.Mirrors[l])
+	}
 	out.Consumer = UnknownConsumer
 	switch g := p.groups[l.Group()]; {
 	case p.partly:
@@ -127,6 +130,17 @@ func (out *Lane) fill(lag offsets.Lag) {
 	}
 }
 
+// retirement is on record in the commit, or in the mirror where the group
+// expired.
+func retirement(commits ...offsets.Commit) *Retirement {
+	for _, c := range commits {
+		if c.Own() && !c.Meta.Retired.IsZero() {
+			return &Retirement{c.Meta.Retired.By, c.Meta.Retired.At.UTC(), c.Meta.Retired.Why}
+		}
+	}
+	return nil
+}
+
 func totals(t *offsets.Totals) *Totals {
 	if t == nil {
 		return nil
@@ -138,6 +152,8 @@ func totals(t *offsets.Totals) *Totals {
 // what could not be looked up.
 func stateOf(lag offsets.Lag, f flusso.LaneFloor) LaneState {
 	switch {
+	case f.State == flusso.FloorRetired:
+		return Retired
 	case f.State == flusso.FloorRecreated, f.State == flusso.FloorUnverified:
 		return LaneState(f.State)
 	case lag.Err != nil, f.State == flusso.FloorUnknown, f.State == "":

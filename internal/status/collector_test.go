@@ -477,3 +477,36 @@ func TestNew_Refuses(t *testing.T) {
 		}
 	}
 }
+
+// A retired lane is a note: the watermark does not wait for it.
+func TestCollect_ARetiredLaneIsANote(t *testing.T) {
+	w := newWorld(t)
+	w.add("archive", "search")
+	w.publish(4, "archive", "search")
+	w.ack("search", 3)
+	l := w.lanes["archive"]
+	it := l.items[0]
+	at := time.Now().Add(-time.Hour).Truncate(time.Millisecond).UTC()
+	w.commit(l.Group(), l.Topic(), it.next, wire.FormatMetadata(wire.Metadata{
+		TopicID: l.id, Incarnation: incarnation, Offset: it.next, Through: 10, Sequence: 1, Epoch: 1,
+		Retired: wire.Retirement{By: "ann@desk", At: at, Why: "replaced by search"},
+	}))
+	w.sink("search")
+	w.engine()
+	r := w.collect(w.collector(status.Options{}))
+	if got := codes(r); !slices.Equal(got, []string{"note retired archive"}) || !r.Healthy {
+		t.Errorf("got %v", got)
+	}
+	if r.Watermark.Position != 30 || !slices.Equal(r.Watermark.Holders, []string{"search"}) {
+		t.Errorf("got %+v", r.Watermark)
+	}
+	a := laneOf(t, r, "archive")
+	if a.State != status.Retired || *a.Batches != 3 || a.Retired == nil || *a.Retired != (status.Retirement{By: "ann@desk", At: at, Why: "replaced by search"}) {
+		t.Errorf("got %+v, retired %+v", a, a.Retired)
+	}
+	for _, want := range []string{"ann@desk", "1.0 h ago", "replaced by search", "3 batches"} {
+		if !strings.Contains(r.Findings[0].Text, want) {
+			t.Errorf("%q does not say %q", r.Findings[0].Text, want)
+		}
+	}
+}
