@@ -28,6 +28,7 @@ type Broker struct {
 type options struct {
 	version string
 	config  map[string]string
+	client  []kgo.Opt
 }
 
 // Option changes the broker that Kafka starts.
@@ -44,6 +45,13 @@ func WithConfig(config map[string]string) Option {
 	return func(o *options) { maps.Copy(o.config, config) }
 }
 
+// WithClient says how a client that may do anything connects to a broker whose
+// config asks for TLS or SASL. The broker is taken to be up once that client is
+// answered. Its own tools, on [InnerAddr], need neither.
+func WithClient(opts ...kgo.Opt) Option {
+	return func(o *options) { o.client = opts }
+}
+
 // Kafka starts a broker for one test.
 func Kafka(t testing.TB, opts ...Option) *Broker {
 	t.Helper()
@@ -57,34 +65,34 @@ func Kafka(t testing.TB, opts ...Option) *Broker {
 
 var (
 	mainRuns bool
-	shared   = sync.OnceValues(func() (*Broker, error) { sharedUsed = true; return startKafka() })
-	// sharedUsed keeps stopShared from starting what it is to stop.
-	sharedUsed bool
+	shared   struct {
+		once sync.Once
+		b    *Broker
+		err  error
+	}
 )
 
 // Shared returns the one broker of the test binary, started by the first test
-// that asks for it. Tests that stop or slow it down want one of their own. The
-// package's TestMain must be Main, which stops it.
-func Shared(t testing.TB) *Broker {
+// that asks for it, with the options of that call. Tests that stop or slow it
+// down want one of their own. The package's TestMain must be Main, which stops it.
+func Shared(t testing.TB, opts ...Option) *Broker {
 	t.Helper()
 	if !mainRuns {
 		t.Fatal("containers: Shared needs a TestMain that calls containers.Main")
 	}
-	b, err := shared()
-	if err != nil {
-		t.Fatalf("containers: shared Kafka: %v", err)
+	shared.once.Do(func() { shared.b, shared.err = startKafka(opts...) })
+	if shared.err != nil {
+		t.Fatalf("containers: shared Kafka: %v", shared.err)
 	}
-	return b
+	return shared.b
 }
 
 func stopShared() {
-	if !sharedUsed {
+	if shared.b == nil {
 		return
 	}
-	if b, err := shared(); err == nil {
-		if err := discard(b.docker, b.Container); err != nil {
-			fmt.Fprintln(os.Stderr, "containers: shared Kafka:", err)
-		}
+	if err := discard(shared.b.docker, shared.b.Container); err != nil {
+		fmt.Fprintln(os.Stderr, "containers: shared Kafka:", err)
 	}
 }
 
@@ -132,7 +140,7 @@ func startKafka(opts ...Option) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ready = func(ctx context.Context) error { return ping(ctx, s.addr()) }
+	s.ready = func(ctx context.Context) error { return ping(ctx, s.addr(), o.client) }
 	if err := s.await(ctx); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.tail())
 	}
@@ -144,8 +152,8 @@ func envName(property string) string {
 	return "KAFKA_" + strings.ToUpper(strings.NewReplacer("_", "__", "-", "___", ".", "_").Replace(property))
 }
 
-func ping(ctx context.Context, addr string) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+func ping(ctx context.Context, addr string, opts []kgo.Opt) error {
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr)}, opts...)...)
 	if err != nil {
 		return err
 	}
