@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -57,11 +58,18 @@ type mirrored struct {
 func (s *Stream) mirrorEvery(ctx context.Context) time.Duration {
 	adm := kadm.NewClient(s.client)
 	brokers, err := adm.ListBrokers(ctx)
-	if err != nil || len(brokers) == 0 {
-		return mirrorAtLeast
+	var configs kadm.ResourceConfigs
+	if err == nil && len(brokers) > 0 {
+		configs, err = adm.DescribeBrokerConfigs(ctx, brokers[0].NodeID)
 	}
-	configs, err := adm.DescribeBrokerConfigs(ctx, brokers[0].NodeID)
+	if err == nil && len(configs) > 0 {
+		err = configs[0].Err
+	}
 	if err != nil || len(configs) == 0 {
+		if s.life.Err() == nil {
+			s.log.WarnContext(ctx, "maintenance: the brokers do not say for how long they keep offsets, the mirror goes by Kafka's seven days", "pipeline", s.cfg.Pipeline,
+				"err", kafkaerr.Wrap("describe the brokers' settings", err, kafkaerr.OnCluster("DescribeConfigs")))
+		}
 		return mirrorAtLeast
 	}
 	for _, c := range configs[0].Configs {

@@ -143,7 +143,7 @@ func missing() Commit {
 
 func failed(w want, err error) Commit {
 	op := fmt.Sprintf("fetch offset of group %s in topic %s", w.group, w.lane.Topic())
-	return noCommit(kafkaerr.Wrap(op, err))
+	return noCommit(kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", w.group), kafkaerr.OnTopic("Describe", w.lane.Topic())))
 }
 
 func noCommit(err error) Commit {

@@ -123,7 +123,7 @@ func (s *Store) listEnds(ctx context.Context, leader int32, ps []place) map[topi
 			case !ok:
 				e.Err = kafkaerr.Wrap("list offsets of topic "+p.lane.Topic(), kerr.UnknownTopicOrPartition)
 			case a.err != nil:
-				e.Err = kafkaerr.Wrap("list offsets of topic "+p.lane.Topic(), a.err)
+				e.Err = kafkaerr.Wrap("list offsets of topic "+p.lane.Topic(), a.err, kafkaerr.OnTopic("Describe", p.lane.Topic()))
 			default:
 				look.set(&e, a.offset)
 			}

@@ -101,7 +101,7 @@ func (s *Store) fetch(ctx context.Context, leader int32, qs []*search) []piece {
 func decode(q *search, p *kmsg.FetchResponseTopicPartition) piece {
 	op := "read headers of topic " + q.lane.Topic()
 	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-		return piece{err: kafkaerr.Wrap(op, err)}
+		return piece{err: kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Read", q.lane.Topic()))}
 	}
 	out := piece{
 		start: flusso.Offset(p.LogStartOffset), stable: flusso.Offset(p.LastStableOffset), high: flusso.Offset(p.HighWatermark),

@@ -91,7 +91,7 @@ func (s *Store) identify(ctx context.Context, lanes []topics.Lane, age time.Dura
 func newIdentity(t *kmsg.MetadataResponseTopic, now time.Time) identity {
 	op := "look up topic " + *t.Topic
 	if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
-		return identity{err: kafkaerr.Wrap(op, err)}
+		return identity{err: kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", *t.Topic))}
 	}
 	at := slices.IndexFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Partition == 0 })
 	if at < 0 {

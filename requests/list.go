@@ -76,7 +76,7 @@ func List(ctx context.Context, p topics.Pipeline, opts []kgo.Opt) ([]Waiting, er
 			return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
 		}
 		if err := fs.Err(); err != nil {
-			return nil, kafkaerr.Wrap(op, err)
+			return nil, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Read", topic))
 		}
 		fs.EachRecord(func(r *kgo.Record) {
 			offset := flusso.Offset(r.Offset)
@@ -110,7 +110,7 @@ func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (flusso.O
 		case errors.Is(err, kerr.GroupIDNotFound):
 			continue
 		default:
-			return flusso.NoOffset, nil, kafkaerr.Wrap(op, err)
+			return flusso.NoOffset, nil, kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", p.IngestGroup()))
 		}
 		for _, gt := range g.Topics {
 			for _, gp := range gt.Partitions {

@@ -70,7 +70,7 @@ func CommitMirror(ctx context.Context, cl *kgo.Client, p topics.Pipeline, mirror
 	for _, t := range resp.Topics {
 		for _, tp := range t.Partitions {
 			if err := kerr.ErrorForCode(tp.ErrorCode); err != nil {
-				errs = append(errs, fmt.Errorf("topic %s: %w", t.Topic, err))
+				errs = append(errs, kafkaerr.Wrap("topic "+t.Topic, err, kafkaerr.OnGroup("Read", p.IngestGroup()), kafkaerr.OnTopic("Read", t.Topic)))
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func (p *Producer) Submit(ctx context.Context, request flusso.Request) (*flusso.
 		defer p.pending.Done()
 		<-p.room
 		if err != nil {
-			resolve(flusso.Receipt{}, kafkaerr.Wrap("send a request of pipeline "+p.pipeline.String()+" to topic "+p.pipeline.RequestsTopic(), err))
+			resolve(flusso.Receipt{}, kafkaerr.Wrap("send a request of pipeline "+p.pipeline.String()+" to topic "+p.pipeline.RequestsTopic(), err, kafkaerr.OnTopic("Write", p.pipeline.RequestsTopic())))
 			return
 		}
 		resolve(flusso.Receipt{Published: 1}, nil)

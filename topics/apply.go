@@ -69,7 +69,7 @@ func (a *Admin) create(ctx context.Context, c Change) error {
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, a.cl)
 	if err != nil {
-		return kafkaerr.Wrap(op, err)
+		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Create", c.Topic))
 	}
 	if len(resp.Topics) != 1 {
 		return kafkaerr.Wrap(op, errNoAnswer)
@@ -78,7 +78,7 @@ func (a *Admin) create(ctx context.Context, c Change) error {
 		if errors.Is(err, kerr.TopicAlreadyExists) {
 			return nil
 		}
-		return kafkaerr.Wrap(op, err)
+		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Create", c.Topic))
 	}
 	if c.ReplicationFactor > 0 {
 		return nil
@@ -114,7 +114,7 @@ func (a *Admin) set(ctx context.Context, topic string, settings []Setting) error
 	if len(resp.Resources) != 1 {
 		return kafkaerr.Wrap(op, errNoAnswer)
 	}
-	return kafkaerr.Wrap(op, answer(resp.Resources[0].ErrorCode, resp.Resources[0].ErrorMessage))
+	return kafkaerr.Wrap(op, answer(resp.Resources[0].ErrorCode, resp.Resources[0].ErrorMessage), kafkaerr.OnTopic("AlterConfigs", topic))
 }
 
 // answer returns the error of a code with the broker's own words.

@@ -98,7 +98,7 @@ var errNoAnswer = errors.New("the broker left it out of its answer")
 func topicOf(m *kmsg.MetadataResponseTopic) Topic {
 	t := Topic{Name: *m.Topic, ID: m.TopicID, Partitions: len(m.Partitions), Leader: -1}
 	if err := kerr.ErrorForCode(m.ErrorCode); err != nil {
-		t.Err = kafkaerr.Wrap("describe topic "+t.Name, err)
+		t.Err = kafkaerr.Wrap("describe topic "+t.Name, err, kafkaerr.OnTopic("Describe", t.Name))
 		return t
 	}
 	for i := range m.Partitions {
@@ -139,7 +139,7 @@ func (a *Admin) settings(ctx context.Context, topics map[string]Topic) error {
 		}
 		answered[t.Name] = true
 		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			t.Err = kafkaerr.Wrap("describe settings of topic "+t.Name, err)
+			t.Err = kafkaerr.Wrap("describe settings of topic "+t.Name, err, kafkaerr.OnTopic("DescribeConfigs", t.Name))
 		} else {
 			t.setSettings(r.Configs)
 		}

@@ -74,7 +74,7 @@ func (a *Admin) Trim(ctx context.Context, lane Lane, topicID [16]byte, upTo flus
 		return flusso.NoOffset, fmt.Errorf("%s: %w: the lane ends below it", op, err)
 	}
 	if err != nil {
-		return flusso.NoOffset, kafkaerr.Wrap(op, err)
+		return flusso.NoOffset, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Delete", topic))
 	}
 	return max(low, upTo), nil
 }

@@ -153,7 +153,7 @@ func (c *cluster) consumers(ctx context.Context) (map[topics.Lane]string, error)
 		case gone(g):
 			out[l] = detached
 		case g.Err != nil:
-			failed = append(failed, kafkaerr.Wrap("describe group "+l.Group(), g.Err).Error())
+			failed = append(failed, kafkaerr.Wrap("describe group "+l.Group(), g.Err, kafkaerr.OnGroup("Describe", l.Group())).Error())
 		case len(g.Members) > 0:
 			out[l] = attached
 		default:

@@ -19,7 +19,7 @@ import (
 func checkGroup(ctx context.Context, cl *kgo.Client, cfg *Config) (holder string, err error) {
 	groups, err := describeGroup(ctx, cl, cfg.Group)
 	if err != nil {
-		return "", kafkaerr.Wrap("describe group "+cfg.Group, err)
+		return "", kafkaerr.Wrap("describe group "+cfg.Group, err, kafkaerr.OnGroup("Describe", cfg.Group))
 	}
 	mixed := &MixedModeError{Group: cfg.Group, Mode: cfg.Mode}
 	for _, g := range groups {
@@ -92,7 +92,7 @@ func checkTopic(ctx context.Context, cl *kgo.Client, topic string, want [16]byte
 	}
 	switch {
 	case err != nil:
-		return want, kafkaerr.Wrap(op, err)
+		return want, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", topic))
 	case len(found.Partitions) != 1:
 		return want, fmt.Errorf("%s: it has %d partitions, a lane has one: create it anew with one partition", op, len(found.Partitions))
 	case want != [16]byte{} && found.TopicID != want:
@@ -158,7 +158,7 @@ func ListOffset(ctx context.Context, cl *kgo.Client, topic string, timestamp int
 				continue
 			}
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return flusso.NoOffset, kafkaerr.Wrap(op, err)
+				return flusso.NoOffset, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", topic))
 			}
 			return flusso.Offset(p.Offset), nil
 		}

@@ -377,7 +377,7 @@ func (c *Consumer[T, M]) take(m *member, fs kgo.Fetches) {
 		}
 	})
 	if cause != nil {
-		cause = c.broken(c.life, kafkaerr.Wrap("read topic "+c.cfg.Topic, cause))
+		cause = c.broken(c.life, kafkaerr.Wrap("read topic "+c.cfg.Topic, cause, kafkaerr.OnTopic("Read", c.cfg.Topic)))
 		m.end(cause)
 		return
 	}

@@ -129,7 +129,7 @@ type manageErrors member
 // a moment later, is what keeps a superseded member from taking the lane back.
 func (h *manageErrors) OnGroupManageError(err error) {
 	m := (*member)(h)
-	m.end(kafkaerr.Wrap("keep membership in group "+m.cfg.Group, err))
+	m.end(kafkaerr.Wrap("keep membership in group "+m.cfg.Group, err, kafkaerr.OnGroup("Read", m.cfg.Group)))
 	m.kill()
 }
 

@@ -100,3 +100,34 @@ func TestWrap(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// Where the broker refused for want of a permission, the advice names it.
+func TestWrap_NamesThePermissionThatIsMissing(t *testing.T) {
+	needs := []Need{OnGroup("Read", "g"), OnCluster("ClusterAction"), OnTopic("Write", "t"), OnTransactionalID("Write", "x.0")}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{kerr.GroupAuthorizationFailed, "the user lacks Read on group g: grant it by kafka-acls.sh --add --operation Read --group g,"},
+		{kerr.TopicAuthorizationFailed, "the user lacks Write on topic t: grant it by kafka-acls.sh --add --operation Write --topic t,"},
+		{kerr.TransactionalIDAuthorizationFailed, "the user lacks Write on transactional id x.0: grant it by kafka-acls.sh --add --operation Write --transactional-id x.0,"},
+		{kerr.ClusterAuthorizationFailed, "the user lacks ClusterAction on the cluster: grant it by kafka-acls.sh --add --operation ClusterAction --cluster,"},
+		{kerr.SaslAuthenticationFailed, "check credentials"},
+		{kerr.UnknownTopicOrPartition, "create the topic first"},
+	} {
+		inner := Wrap("inner", fmt.Errorf("x: %w", tt.err), needs...)
+		if !strings.Contains(inner.Error(), tt.want) || !errors.Is(inner, tt.err) {
+			t.Errorf("%q does not say %q", inner, tt.want)
+		}
+		outer := Wrap("outer", errors.Join(inner, errors.New("other")))
+		if strings.Count(outer.Error(), tt.want) != 1 || strings.Contains(outer.Error(), "check credentials, certificates and the permissions on the object") != (tt.err == kerr.SaslAuthenticationFailed) {
+			t.Errorf("the advice is not told once, or another beside it: %q", outer)
+		}
+	}
+	if err := Wrap("send", kerr.ClusterAuthorizationFailed, OnTopic("Write", "t")); !strings.Contains(err.Error(), "the user lacks Write on topic t:") {
+		t.Errorf("who may write nowhere gets no producer id, and is told %v", err)
+	}
+	if err := Wrap("read", kerr.GroupAuthorizationFailed, OnTopic("Read", "t")); !strings.Contains(err.Error(), "check credentials, certificates and the permissions") {
+		t.Errorf("a permission is named that is not missing: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package kafkaerr
 
 import (
+	"errors"
 	"fmt"
 )
 
@@ -9,12 +10,14 @@ type Error struct {
 	Op    string // operation and object: "commit offset of group orders.sink.audit"
 	Class Class
 	Cause error
+
+	advice string
 }
 
 // Error returns operation, cause and advice.
 func (e *Error) Error() string {
-	if a := advice[e.Class]; a != "" {
-		return fmt.Sprintf("%s: %v: %s", e.Op, e.Cause, a)
+	if e.advice != "" {
+		return fmt.Sprintf("%s: %v: %s", e.Op, e.Cause, e.advice)
 	}
 	return fmt.Sprintf("%s: %v", e.Op, e.Cause)
 }
@@ -38,13 +41,20 @@ var advice = map[Class]string{
 
 // Wrap returns nil for nil, and otherwise an [*Error] that names op and adds
 // what to do next. [errors.Is] and [errors.As] reach the cause. An error that
-// carries advice already gets the operation alone.
-func Wrap(op string, err error) error {
+// carries advice already gets the operation alone. needs are the permissions
+// that the operation takes: where the broker refused for want of one, the
+// advice names it.
+func Wrap(op string, err error, needs ...Need) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := err.(*Error); ok { //nolint:errorlint // only the outermost counts: deeper ones keep their own advice
-		return fmt.Errorf("%s: %w", op, e)
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return fmt.Errorf("%s: %w", op, err)
 	}
-	return &Error{Op: op, Class: Classify(err), Cause: err}
+	class := Classify(err)
+	wrapped := &Error{Op: op, Class: class, Cause: err, advice: advice[class]}
+	if n, ok := lacking(err, needs); ok {
+		wrapped.advice = n.advice()
+	}
+	return wrapped
 }

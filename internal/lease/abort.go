@@ -37,7 +37,7 @@ func Abort(ctx context.Context, cl *kgo.Client, t Transaction) error {
 		for _, t := range m.Topics {
 			for _, p := range t.Partitions {
 				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return kafkaerr.Wrap(op, err)
+					return kafkaerr.Wrap(op, err, kafkaerr.OnCluster("ClusterAction"))
 				}
 			}
 		}

@@ -81,7 +81,7 @@ func producers(ctx context.Context, cl *kgo.Client, lanes []topics.Lane) (all []
 		}
 	}
 	for topic, err := range left {
-		unknown = append(unknown, LaneError{byTopic[topic], kafkaerr.Wrap(op(topic), err)})
+		unknown = append(unknown, LaneError{byTopic[topic], kafkaerr.Wrap(op(topic), err, kafkaerr.OnTopic("Read", topic))})
 	}
 	slices.SortFunc(unknown, func(a, b LaneError) int { return strings.Compare(a.Lane.Sink, b.Lane.Sink) })
 	return all, unknown
@@ -92,7 +92,9 @@ func producers(ctx context.Context, cl *kgo.Client, lanes []topics.Lane) (all []
 func transactions(ctx context.Context, cl *kgo.Client, names []string) []ID {
 	ids := make([]ID, len(names))
 	at := make(map[string]*ID, len(names))
-	fail := func(id *ID, err error) { id.Err = kafkaerr.Wrap("describe transactional id "+id.Name, err) }
+	fail := func(id *ID, err error) {
+		id.Err = kafkaerr.Wrap("describe transactional id "+id.Name, err, kafkaerr.OnTransactionalID("Describe", id.Name))
+	}
 	for i, name := range names {
 		ids[i] = ID{Name: name, ProducerID: -1, ProducerEpoch: -1, Coordinator: -1}
 		at[name] = &ids[i]

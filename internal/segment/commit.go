@@ -100,7 +100,7 @@ func (s *Session) ask(g *segment) error {
 	})
 	defer late.Stop()
 	err := g.client.EndTransaction(context.Background(), kgo.TryCommit)
-	return kafkaerr.Wrap("commit transaction "+s.cfg.id(g.turn), err)
+	return kafkaerr.Wrap("commit transaction "+s.cfg.id(g.turn), err, kafkaerr.OnTransactionalID("Write", s.cfg.id(g.turn)))
 }
 
 // abort ends a transaction that was not asked to commit, so that readers need

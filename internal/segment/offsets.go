@@ -100,7 +100,7 @@ func (s *Session) commitOffsets(ctx context.Context, g *segment, o *GroupOffsets
 		case code == nil:
 			return nil, nil
 		case isOneOf(code, refusals):
-			return kafkaerr.Wrap(op, code), nil
+			return kafkaerr.Wrap(op, code, kafkaerr.OnGroup("Read", o.Group), kafkaerr.OnTopic("Read", o.Topic)), nil
 		case !isOneOf(code, elsewhere):
 			return nil, kafkaerr.Wrap(op, code)
 		}

@@ -69,5 +69,5 @@ func (s *Session) ProducerIDs() []int64 { return s.producers[:] }
 
 func (s *Session) openError(i int, err error) error {
 	op := fmt.Sprintf("fence transactional id %s", s.cfg.id(i))
-	return &Error{Lease: s.cfg.Lease, Outcome: Rejected, Ended: true, Cause: kafkaerr.Wrap(op, err)}
+	return &Error{Lease: s.cfg.Lease, Outcome: Rejected, Ended: true, Cause: kafkaerr.Wrap(op, err, kafkaerr.OnTransactionalID("Write", s.cfg.id(i)))}
 }

@@ -103,7 +103,7 @@ func (g *segment) acked(r *kgo.Record, err error) {
 	p := partition{r.Topic, r.Partition}
 	switch {
 	case err != nil:
-		g.err = kafkaerr.Wrap("produce to "+p.String(), err)
+		g.err = kafkaerr.Wrap("produce to "+p.String(), err, kafkaerr.OnTopic("Write", r.Topic))
 	case r.ProducerID != g.producer || r.ProducerEpoch != g.epoch:
 		// kgo takes "fenced" for "forgotten" when the log start has passed its
 		// last record, fetches a new epoch and sends the rest of the segment
