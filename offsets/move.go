@@ -292,13 +292,13 @@ func (s *Store) Apply(ctx context.Context, m Move) error {
 		case err == nil:
 			return s.confirm(ctx, m)
 		case lost:
-			return s.settleMove(ctx, m, kafkaerr.Wrap(op, err))
+			return s.settleMove(ctx, m, kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic())))
 		case n >= attempts || !s.retryGroup(m.Lane.Group(), err) && kafkaerr.Classify(err) != kafkaerr.Superseded:
-			return kafkaerr.Wrap(op, err)
+			return kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic()))
 		}
 		// Refused for now; where a member has come, the next look names it.
 		if backoff(ctx, n) != nil {
-			return kafkaerr.Wrap(op, err)
+			return kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic()))
 		}
 	}
 }
@@ -386,11 +386,11 @@ func (s *Store) settleMove(ctx context.Context, m Move, lost error) error {
 func (s *Store) Memberless(ctx context.Context, lane topics.Lane) error {
 	described, err := kadm.NewClient(s.cl).DescribeGroups(ctx, lane.Group())
 	if err != nil {
-		return kafkaerr.Wrap("look for members of group "+lane.Group(), err)
+		return kafkaerr.Wrap("look for members of group "+lane.Group(), err, kafkaerr.OnGroup("Describe", lane.Group()))
 	}
 	group := described[lane.Group()]
 	if err := group.Err; err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return kafkaerr.Wrap("look for members of group "+lane.Group(), err)
+		return kafkaerr.Wrap("look for members of group "+lane.Group(), err, kafkaerr.OnGroup("Describe", lane.Group()))
 	}
 	in := members.Of(group)
 	if len(in) == 0 {

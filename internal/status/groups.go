@@ -41,7 +41,7 @@ func (p *parts) describeGroups(ctx context.Context) map[string]group {
 	}
 	out := make(map[string]group, len(assigned))
 	fail := func(name string, err error) {
-		out[name] = group{err: kafkaerr.Wrap("describe group "+name, err)}
+		out[name] = group{err: kafkaerr.Wrap("describe group "+name, err, kafkaerr.OnGroup("Describe", name))}
 	}
 	for _, shard := range p.cl.RequestSharded(ctx, req) {
 		if shard.Err != nil {

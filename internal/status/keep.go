@@ -54,7 +54,7 @@ func (c *Collector) askKeep(ctx context.Context) (time.Duration, error) {
 	}
 	for _, r := range resp.Resources {
 		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			return 0, kafkaerr.Wrap(op, err)
+			return 0, kafkaerr.Wrap(op, err, kafkaerr.OnCluster("DescribeConfigs"))
 		}
 		for _, config := range r.Configs {
 			if config.Name != setting || config.Value == nil {
