@@ -121,6 +121,10 @@ func (q *reader) read(r *kgo.Record, topicID [16]byte, acked map[flusso.Offset]b
 		Mark: mark{offset, r.LeaderEpoch, topicID}, End: offset + 1,
 		Size: int64(len(r.Key) + len(r.Value)), Acked: acked[offset],
 	}
+	if it.Acked { // it may be one that cannot be read, and was cancelled
+		add(it)
+		return nil
+	}
 	request, err := wire.DecodeRequest(r)
 	if bad := (*wire.FormatError)(nil); errors.As(err, &bad) {
 		// Nobody can ever serve it, and it must not stop those behind it. A
@@ -184,8 +188,8 @@ type GapError struct{ gap *flusso.GapError }
 
 // Error names the offsets and what to do.
 func (e *GapError) Error() string {
-	return fmt.Sprintf("requests at offsets %s to %s of topic %s are gone (%s): send again the backfill requests that were not served, "+
-		"then commit offset %s to group %s", e.gap.From, e.gap.To, e.gap.Topic, e.gap.Cause, e.gap.To, e.gap.Group)
+	return fmt.Sprintf("requests at offsets %s to %s of topic %s are gone (%s): give them up with `flusso-kafka-admin request cancel --gone`, "+
+		"then send again the backfill requests that were not served", e.gap.From, e.gap.To, e.gap.Topic, e.gap.Cause)
 }
 
 // Unwrap returns the gap.

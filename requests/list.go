@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	flusso "github.com/flusso/flusso-kafka"
-	"github.com/flusso/flusso-kafka/internal/group"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
@@ -25,75 +24,26 @@ type Waiting struct {
 	Err     error          // why the record can't be read
 }
 
-// List returns the requests of a pipeline that are not acked, oldest first. It
-// does not join the group. opts configure the client it uses and closes.
-func List(ctx context.Context, p topics.Pipeline, opts []kgo.Opt) ([]Waiting, error) {
-	topic := p.RequestsTopic()
-	op := "list requests of pipeline " + p.String()
-	client := func(own ...kgo.Opt) (*kgo.Client, error) {
-		cl, err := kgo.NewClient(append(append([]kgo.Opt(nil), opts...), own...)...)
-		if err != nil {
-			return nil, fmt.Errorf("%s: configure the Kafka client: %w", op, err)
-		}
-		return cl, nil
-	}
-	lookup, err := client(kgo.DisableClientMetrics())
+// MaxListed is how many waiting requests are listed at most, the oldest.
+const MaxListed = 10_000
+
+// List returns the requests of a pipeline that are not acked, oldest first,
+// [MaxListed] at most. It does not join the group.
+//
+// It costs one Metadata, one OffsetFetch (after a FindCoordinator, once) and
+// one Fetch for every 8 MiB that lie between the group's offset and the end of
+// the topic, and one ListOffsets where nothing is committed for what is there.
+func List(ctx context.Context, cl *kgo.Client, p topics.Pipeline) ([]Waiting, error) {
+	s, err := look(ctx, cl, p)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list requests of pipeline %s: %w", p, err)
 	}
-	defer lookup.Close()
-	from, err := group.ListOffset(ctx, lookup, topic, group.Earliest)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
-	to, err := group.ListOffset(ctx, lookup, topic, group.Latest)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
-	floor, acked, err := committed(ctx, lookup, p)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
-	from = max(from, floor)
-	if from >= to {
-		return nil, nil
-	}
-	cl, err := client(
-		kgo.DisableClientMetrics(),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(int64(from))}}),
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer cl.Close()
-	var out []Waiting
-	for next := from; next < to; {
-		fs := cl.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
-		}
-		if err := fs.Err(); err != nil {
-			return nil, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Read", topic))
-		}
-		fs.EachRecord(func(r *kgo.Record) {
-			offset := flusso.Offset(r.Offset)
-			next = offset + 1
-			if r.Attrs.IsControl() || acked[offset] || offset >= to {
-				return
-			}
-			w := Waiting{Offset: offset, SentAt: r.Timestamp}
-			w.Request, w.Err = wire.DecodeRequest(r)
-			out = append(out, w)
-		})
-	}
-	return out, nil
+	return s.waiting, nil
 }
 
-// committed returns the floor on record, -1 for none, and what is acked above.
-func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (flusso.Offset, map[flusso.Offset]bool, error) {
+// committed returns what the ingest group has acked.
+func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (progress, error) {
+	none := progress{offset: flusso.NoOffset, leaderEpoch: -1}
 	op := "fetch the offset of group " + p.IngestGroup()
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group = p.IngestGroup()
@@ -102,7 +52,7 @@ func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (flusso.O
 	req.Groups = append(req.Groups, g)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return flusso.NoOffset, nil, kafkaerr.Wrap(op, err)
+		return none, kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", p.IngestGroup()))
 	}
 	for _, g := range resp.Groups {
 		switch err := kerr.ErrorForCode(g.ErrorCode); {
@@ -110,27 +60,42 @@ func committed(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (flusso.O
 		case errors.Is(err, kerr.GroupIDNotFound):
 			continue
 		default:
-			return flusso.NoOffset, nil, kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", p.IngestGroup()))
+			return none, kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", p.IngestGroup()))
 		}
 		for _, gt := range g.Topics {
 			for _, gp := range gt.Partitions {
-				if gt.Topic != p.RequestsTopic() || gp.Partition != 0 || gp.Offset < 0 {
+				if gt.Topic != p.RequestsTopic() || gp.Partition != 0 {
 					continue
 				}
 				if err := kerr.ErrorForCode(gp.ErrorCode); err != nil {
-					return flusso.NoOffset, nil, kafkaerr.Wrap(op, err)
+					return none, kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", p.IngestGroup()))
 				}
-				acked := make(map[flusso.Offset]bool)
+				if gp.Offset < 0 {
+					continue
+				}
+				text := ""
 				if gp.Metadata != nil {
-					if m, err := wire.ParseRequestMetadata(*gp.Metadata); err == nil && int64(m.Offset) == gp.Offset {
-						for _, o := range m.Acked {
-							acked[o] = true
-						}
-					}
+					text = *gp.Metadata
 				}
-				return flusso.Offset(gp.Offset), acked, nil
+				return progressOf(flusso.Offset(gp.Offset), gp.LeaderEpoch, text), nil
 			}
 		}
 	}
-	return flusso.NoOffset, nil, nil
+	return none, nil
+}
+
+// progressOf reads a commit. Metadata that is not ours says nothing; its offset
+// counts exactly.
+func progressOf(offset flusso.Offset, leaderEpoch int32, metadata string) progress {
+	at := progress{found: true, offset: offset, leaderEpoch: leaderEpoch, metadata: metadata}
+	m, err := wire.ParseRequestMetadata(metadata)
+	if err != nil || m.Offset != offset {
+		return at
+	}
+	at.topicID = m.TopicID
+	at.acked = make(map[flusso.Offset]bool, len(m.Acked))
+	for _, o := range m.Acked {
+		at.acked[o] = true
+	}
+	return at
 }

@@ -193,7 +193,7 @@ func (w waiting) String() string {
 
 // pending returns the requests that the ingest group has not acked.
 func (c *cluster) pending(ctx context.Context) ([]waiting, error) {
-	list, err := requests.List(ctx, c.pipeline, c.Opts())
+	list, err := requests.List(ctx, c.Client.Client, c.pipeline)
 	if err != nil {
 		return nil, err
 	}
