@@ -63,7 +63,7 @@ var rules = []rule{
 	},
 	{
 		pkg:    "requests",
-		ours:   []string{"", "topics", "internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment", "internal/members"},
+		ours:   []string{"", "topics", "internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment"},
 		others: []string{twmb},
 		why:    "a leaf: a backfill is asked for from the command line, without the adapter",
 	},

@@ -10,7 +10,7 @@ import (
 
 // readRequests returns the requests that the ingest group has not acked.
 func (p *parts) readRequests(ctx context.Context) ([]Request, error) {
-	list, err := requests.List(ctx, p.pipeline, p.cl.Opts())
+	list, err := requests.List(ctx, p.cl, p.pipeline)
 	if err != nil {
 		return nil, err
 	}
