@@ -174,7 +174,7 @@ func Cancel(ctx context.Context, cfg Config, plan Cancellation) error {
 		return fmt.Errorf("%s: an ingest engine or another operator joined group %s meanwhile: nothing was committed: "+
 			"look again with `flusso-kafka-admin request list`: %w", op, name, refused.Cause)
 	case err != nil:
-		return kafkaerr.Wrap(op, err)
+		return kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", name), kafkaerr.OnTopic("Read", plan.pipeline.RequestsTopic()))
 	}
 	return nil
 }

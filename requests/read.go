@@ -144,14 +144,14 @@ func (l *log) find(ctx context.Context) error {
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, l.cl)
 	if err != nil {
-		return kafkaerr.Wrap(op, err)
+		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
 	}
 	for _, t := range resp.Topics {
 		if t.Topic == nil || *t.Topic != l.topic {
 			continue
 		}
 		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
-			return kafkaerr.Wrap(op, err)
+			return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
 		}
 		for _, p := range t.Partitions {
 			if p.Partition != 0 {
@@ -162,10 +162,10 @@ func (l *log) find(ctx context.Context) error {
 				err = kerr.LeaderNotAvailable
 			}
 			l.id, l.leader = t.TopicID, p.Leader
-			return kafkaerr.Wrap(op, err)
+			return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
 		}
 	}
-	return kafkaerr.Wrap(op, kerr.UnknownTopicOrPartition)
+	return kafkaerr.Wrap(op, kerr.UnknownTopicOrPartition, kafkaerr.OnTopic("Describe", l.topic))
 }
 
 func (l *log) findStart(ctx context.Context) error {
@@ -180,12 +180,12 @@ func (l *log) findStart(ctx context.Context) error {
 	req.Topics = append(req.Topics, t)
 	kresp, err := l.cl.Broker(int(l.leader)).Request(ctx, req)
 	if err != nil {
-		return kafkaerr.Wrap(op, err)
+		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
 	}
 	for _, t := range kresp.(*kmsg.ListOffsetsResponse).Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return kafkaerr.Wrap(op, err)
+				return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
 			}
 			l.start = flusso.Offset(p.Offset)
 			return nil
@@ -213,24 +213,24 @@ func (l *log) read(ctx context.Context) (records []*kgo.Record, stable flusso.Of
 	req.Topics = append(req.Topics, t)
 	kresp, err := l.cl.Broker(int(l.leader)).Request(ctx, req)
 	if err != nil {
-		return nil, 0, kafkaerr.Wrap(op, err)
+		return nil, 0, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Read", l.topic))
 	}
 	resp := kresp.(*kmsg.FetchResponse)
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return nil, 0, kafkaerr.Wrap(op, err)
+		return nil, 0, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Read", l.topic))
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return nil, 0, fmt.Errorf("%s: the answer does not name the partition", op)
 	}
 	got := &resp.Topics[0].Partitions[0]
 	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
-		return nil, 0, kafkaerr.Wrap(op, err)
+		return nil, 0, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Read", l.topic))
 	}
 	decoded, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: int64(l.next), IsolationLevel: kgo.ReadCommitted(), Topic: l.topic,
 	}, got, decompressor, nil)
 	if decoded.Err != nil {
-		return nil, 0, kafkaerr.Wrap(op, decoded.Err)
+		return nil, 0, kafkaerr.Wrap(op, decoded.Err, kafkaerr.OnTopic("Read", l.topic))
 	}
 	stable = flusso.Offset(got.LastStableOffset)
 	if flusso.Offset(next) <= l.next && l.next < stable {

@@ -41,7 +41,7 @@ func Memberless(ctx context.Context, cl *kgo.Client, group string) error {
 		err = described[group].Err
 	}
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return kafkaerr.Wrap(op, err)
+		return kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", group))
 	}
 	if in := members.Of(described[group]); len(in) > 0 {
 		return &ActiveError{group, in}
