@@ -113,6 +113,10 @@ var rules = []rule{
 		why: "the permissions of each role are a table: the check of a user, the tests and the document share it",
 	},
 	{
+		pkg: "internal/checkup", ours: []string{"", "topics", "internal/access", "internal/status", "internal/kafkaerr"}, others: []string{twmb},
+		why: "what is under a pipeline is looked at through the leaves: it works while no engine runs",
+	},
+	{
 		pkg: "internal/embedded", ours: []string{"internal/kafkaerr"}, others: []string{twmb, "golang.org/x/sys/"},
 		why: "the broker in a folder owns kfake; no library package may need it",
 	},
@@ -142,7 +146,7 @@ var rules = []rule{
 		pkg: "cmd/...",
 		ours: []string{
 			"", "kafka", "topics", "offsets", "requests", "watermark",
-			"internal/status", "internal/exporter", "internal/lease", "internal/access", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
+			"internal/status", "internal/exporter", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
 		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
 		why:    "the shell around the leaves; only its demo opens the adapter",

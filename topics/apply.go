@@ -145,7 +145,7 @@ func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
 			return done, err
 		}
 		plan := Plan(want, have)
-		if found := plan.unfixed(); len(found) > 0 {
+		if found := plan.Unfixed(); len(found) > 0 {
 			return done, &UnsafeError{plan.Findings}
 		}
 		if len(plan.Changes) == 0 {

@@ -32,6 +32,7 @@ type Topic struct {
 	Leader          int32             // broker that leads partition 0, -1 for none
 	MaxMessageBytes int               // limit of a compressed record batch; 0 when unknown
 	Settings        map[string]string // those a plan looks at; what the broker doesn't tell is absent
+	Inherited       map[string]bool   // settings that come from the brokers' configuration, and change with it
 	Err             error             // why the rest is not known
 }
 
@@ -156,9 +157,15 @@ func (a *Admin) settings(ctx context.Context, topics map[string]Topic) error {
 
 func (t *Topic) setSettings(configs []kmsg.DescribeConfigsResponseResourceConfig) {
 	t.Settings = make(map[string]string, len(looked))
+	t.Inherited = make(map[string]bool)
 	for i := range configs {
 		if c := &configs[i]; c.Value != nil && slices.Contains(looked, c.Name) {
 			t.Settings[c.Name] = *c.Value
+			switch c.Source {
+			case kmsg.ConfigSourceDynamicBrokerConfig, kmsg.ConfigSourceDynamicDefaultBrokerConfig, kmsg.ConfigSourceStaticBrokerConfig:
+				t.Inherited[c.Name] = true
+			default:
+			}
 		}
 	}
 	if n, err := strconv.Atoi(t.Settings[MaxMessage]); err == nil {

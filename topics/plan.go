@@ -238,8 +238,9 @@ func createCommand(c Change) string {
 	return command("kafka-topics.sh", strings.Join(args, " "))
 }
 
-// unfixed returns the findings that no change of the plan removes.
-func (p Planned) unfixed() []Finding {
+// Unfixed returns the findings that no change of the plan removes: they need a
+// person.
+func (p Planned) Unfixed() []Finding {
 	fixed := func(f Finding) bool {
 		return slices.ContainsFunc(p.Changes, func(c Change) bool {
 			if c.Topic != f.Topic {

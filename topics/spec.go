@@ -91,6 +91,15 @@ var rules = []rule{
 	{TimestampType, "CreateTime", "the time a document was built would be replaced by the time of the append"},
 }
 
+// Fixed names the settings whose value every topic of a pipeline shares.
+func Fixed() []string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.setting
+	}
+	return names
+}
+
 // minInsync returns what min.insync.replicas must at least be. With one
 // replica there is no choice. With more, an acknowledged item must be on two
 // brokers, or the loss of one takes items with it that the writer, and soon

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/connect"
-	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -56,14 +56,15 @@ type cluster struct {
 }
 
 // run connects, finds the lanes, and has do answer within the timeout.
-func (t *target) run(ctx context.Context, do func(context.Context, *cluster) error) error {
+// extra goes to its client.
+func (t *target) run(ctx context.Context, do func(context.Context, *cluster) error, extra ...kgo.Opt) error {
 	p, err := t.check()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	client, err := t.Dial(ctx)
+	client, err := t.Dial(ctx, extra...)
 	if err != nil {
 		return err
 	}
@@ -109,20 +110,20 @@ func (t *target) lanes(ctx context.Context, c *cluster) ([]topics.Lane, error) {
 	}
 	lanes = slices.DeleteFunc(lanes, func(l topics.Lane) bool { return l.Pipeline != c.pipeline })
 	if len(lanes) == 0 {
-		return nil, fmt.Errorf("pipeline %s has no lane: the cluster shows no topic %s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or open the pipeline once with its topics created",
-			t.name, t.name)
+		return nil, fmt.Errorf("pipeline %s has no lane: the cluster shows no topic %s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or create them: flusso-kafka-admin topic apply --pipeline %s --sinks SINK,… --dry-run",
+			t.name, t.name, t.name)
 	}
 	return sorted(lanes), nil
 }
 
 // laneTopics returns the lanes of all pipelines that a cluster shows topics of.
 func laneTopics(ctx context.Context, client *connect.Client) ([]topics.Lane, error) {
-	all, err := kadm.NewClient(client.Client).ListTopics(ctx)
+	all, err := topics.New(client.Client).Read(ctx, nil)
 	if err != nil {
-		return nil, kafkaerr.Wrap("list topics", err)
+		return nil, err
 	}
 	var lanes []topics.Lane
-	for _, name := range all.Names() {
+	for _, name := range all.Names {
 		if l, err := topics.ParseLaneTopic(name); err == nil {
 			lanes = append(lanes, l)
 		}

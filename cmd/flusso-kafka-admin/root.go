@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -59,10 +60,22 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
 		},
 	}
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", maxColumns)))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newDemo(s), newStatus(s), newLag(s), newWatermark(s), newLane(s), newRequest(s), newOffset(s), newVersion(s), newCompletion(s))
+	root.AddCommand(
+		newDemo(s),
+		newStatus(s),
+		newLag(s),
+		newWatermark(s),
+		newLane(s),
+		newOffset(s),
+		newRequest(s),
+		newTopic(s),
+		newVersion(s),
+		newCompletion(s),
+	)
 	return root
 }
 

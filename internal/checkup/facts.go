@@ -1,0 +1,71 @@
+package checkup
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/flusso/flusso-kafka/internal/access"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// Facts are what a cluster says of what is under a pipeline.
+type Facts struct {
+	Pipeline topics.Pipeline
+	Sinks    []string
+	Want     []topics.Spec
+	Topics   topics.Cluster
+	Internal []topics.Topic // Kafka's own: [OffsetsTopic], [TransactionsTopic]
+	Brokers  []Broker
+	Groups   []Group // of the sinks, in their order
+	TooOld   error   // why a broker does not do, nil when all do
+
+	Role    access.Role  // empty for none
+	Allowed []Permission // of the role
+}
+
+// Kafka's own topics that a pipeline depends on.
+const (
+	OffsetsTopic      = "__consumer_offsets"
+	TransactionsTopic = "__transaction_state"
+)
+
+// Broker is what one broker says of its settings.
+type Broker struct {
+	ID       int32
+	Settings map[string]string // those that [Judge] looks at; what it doesn't tell is absent
+	Err      error
+}
+
+// Group is a sink's consumer group.
+type Group struct {
+	Sink, Name string
+	Exists     bool
+	Members    int
+	Err        error
+}
+
+// Answer says what became of a question for a permission.
+type Answer int
+
+// The answers.
+const (
+	Unknown Answer = iota // it could not be asked
+	Allowed
+	Missing
+)
+
+// Permission is one that a role needs, and what the cluster says of it.
+type Permission struct {
+	access.Permission
+
+	Answer Answer
+	// Resources are those that the answer is about: the ones it is missing on,
+	// or those it could not be asked for.
+	Resources []string
+	Why       string // it could not be asked
+}
+
+// resource is one that a permission is about, by its full name.
+type resource struct {
+	kind kmsg.ACLResourceType
+	name string
+}
