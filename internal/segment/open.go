@@ -33,12 +33,12 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		s.clients[i] = cl
 	}
 	for i, cl := range s.clients {
-		id, err := fence(ctx, cl, cfg)
+		id, epoch, err := fence(ctx, cl, cfg)
 		if err != nil {
 			s.closeClients()
 			return nil, s.openError(i, err)
 		}
-		s.producers[i] = id
+		s.producers[i], s.epochs[i] = id, epoch
 	}
 	cfg.Logger.Debug("session opened", "lease", cfg.Lease)
 	s.start()
@@ -47,25 +47,28 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 
 // fence takes one id over. kgo repeats InitProducerID until the transaction
 // before is aborted, or its context ends.
-func fence(ctx context.Context, cl *kgo.Client, cfg Config) (producerID int64, err error) {
+func fence(ctx context.Context, cl *kgo.Client, cfg Config) (producerID int64, epoch int16, err error) {
 	within, cancel := context.WithTimeoutCause(ctx, cfg.FenceTimeout,
 		fmt.Errorf("not fenced within %s: %w", cfg.FenceTimeout, context.DeadlineExceeded))
 	defer cancel()
-	id, _, err := cl.ProducerID(within)
+	id, epoch, err := cl.ProducerID(within)
 	switch {
 	case err != nil && within.Err() != nil:
-		return 0, context.Cause(within)
+		return 0, 0, context.Cause(within)
 	case err != nil:
-		return 0, err
+		return 0, 0, err
 	case id < 0: // kgo goes on without an id when the broker knows none
-		return 0, fmt.Errorf("transactions: %w", kerr.UnsupportedVersion)
+		return 0, 0, fmt.Errorf("transactions: %w", kerr.UnsupportedVersion)
 	}
-	return id, nil
+	return id, epoch, nil
 }
 
 // ProducerIDs returns the producer ids that the lease's transactional ids had
 // when they were fenced.
 func (s *Session) ProducerIDs() []int64 { return s.producers[:] }
+
+// ProducerEpochs returns the epochs that go with [Session.ProducerIDs].
+func (s *Session) ProducerEpochs() []int16 { return s.epochs[:] }
 
 func (s *Session) openError(i int, err error) error {
 	op := fmt.Sprintf("fence transactional id %s", s.cfg.id(i))

@@ -36,6 +36,7 @@ type Session struct {
 	cfg       Config
 	clients   [IDs]*kgo.Client
 	producers [IDs]int64         // producer ids of the clients when they were fenced
+	epochs    [IDs]int16         // and their epochs
 	base      context.Context    //nolint:containedctx // the life of the clients
 	kill      context.CancelFunc // ends it, and whatever the clients do
 	groups    groups
