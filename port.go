@@ -82,8 +82,8 @@ type Producer[T any] interface {
 type Consumer[T any] interface {
 	// Receive blocks until an item is there or ctx ends. Several deliveries
 	// may be outstanding. It is called by one goroutine at a time; deliveries
-	// may be acked by any. After [*GapError], [*UnverifiedError] or
-	// [ErrSuperseded] every later call returns the same error.
+	// may be acked by any. After [*GapError], [*UnverifiedError],
+	// [*RetiredError] or [ErrSuperseded] every later call returns the same error.
 	Receive(ctx context.Context) (Delivery[T], error)
 
 	// CaughtUp reports whether nothing waits behind the last delivery,

@@ -38,7 +38,7 @@ var _ flusso.Consumer[flusso.LaneItem] = (*laneConsumer)(nil)
 // superseded first, with what it acked made durable; one of another process is
 // superseded by the group.
 //
-// Errors: [*flusso.GapError], [*flusso.UnverifiedError] and
+// Errors: [*flusso.GapError], [*flusso.UnverifiedError], [*flusso.RetiredError] and
 // [*group.MixedModeError] in place of a consumer; what the brokers answered,
 // wrapped; ctx's.
 func attachLane(ctx context.Context, cfg laneConsumerConfig) (*laneConsumer, error) {

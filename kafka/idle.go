@@ -37,23 +37,28 @@ func (s *Stream) Idle(ctx context.Context) (bool, error) {
 // offsets too.
 func (s *Stream) drained(ctx context.Context, l topics.Lane, c offsets.Commit, t offsets.Tail) (bool, error) {
 	switch {
+	case c.Own() && c.Meta.TopicID == t.TopicID && !c.Meta.Retired.IsZero():
+		return true, nil // nobody consumes it
 	case t.Stable < t.High:
 		return false, nil // acknowledged but not yet readable, or being written
 	case !t.Found:
 		return true, nil
-	case c.State != offsets.Present:
-		return false, nil
 	case c.Own():
 		return c.Meta.TopicID == t.TopicID && c.Meta.Sequence == t.Header.Sequence, nil
 	}
-	// Set by another tool: what lies below it counts only where it was acked.
+	// Nothing committed, and maybe a retired lane whose group expired; or set by
+	// another tool, and what lies below it counts only where it was acked.
 	one := []topics.Lane{l}
 	mirror, err := s.store.Mirror(ctx, s.names.pipeline, one)
 	if err != nil {
 		return false, err
 	}
-	if offsets.Judge(c, mirror[l], t.TopicID, t.Header.Incarnation).State == flusso.FloorUnverified {
+	switch offsets.Judge(c, mirror[l], t.TopicID, t.Header.Incarnation).State {
+	case flusso.FloorRetired:
+		return true, nil
+	case flusso.FloorUnverified, flusso.FloorMissing:
 		return false, nil
+	default:
 	}
 	found, err := s.store.Below(ctx, l, c.Offset)
 	if errors.Is(err, offsets.ErrUnknown) {

@@ -49,8 +49,9 @@ type maintenance struct {
 }
 
 type mirrored struct {
-	offset flusso.Offset
-	at     time.Time
+	offset  flusso.Offset
+	at      time.Time
+	retired offsets.Retirement
 }
 
 // mirrorEvery asks the brokers for how long they keep offsets. Where they
@@ -116,7 +117,7 @@ func (m *maintenance) mirror(ctx context.Context, now time.Time, verified map[to
 		old := !known || now.Sub(last.at) >= m.mirrorEvery
 		c, ok := verified[l]
 		switch {
-		case ok && (old || c.Offset > last.offset):
+		case ok && (old || c.Offset > last.offset || c.Meta.Retired != last.retired):
 			due[l] = c
 		case !ok && old:
 			kept = append(kept, l)
@@ -133,13 +134,14 @@ func (m *maintenance) mirror(ctx context.Context, now time.Time, verified map[to
 		return
 	}
 	for l, c := range due {
-		m.mirrored[l] = mirrored{c.Offset, now}
+		m.mirrored[l] = mirrored{c.Offset, now, c.Meta.Retired}
 	}
 }
 
 // keep makes due what the mirror has of lanes whose group has nothing that
 // could be mirrored: it expired, or somebody moved it. What the mirror says of
-// them is then all there is, and would expire as well.
+// them, that they are retired for one thing, is then all there is, and would
+// expire as well.
 func (m *maintenance) keep(ctx context.Context, now time.Time, lanes []topics.Lane, due map[topics.Lane]offsets.Commit) error {
 	if len(lanes) == 0 {
 		return nil
@@ -153,7 +155,7 @@ func (m *maintenance) keep(ctx context.Context, now time.Time, lanes []topics.La
 		case c.Own():
 			due[l] = c
 		case c.State == offsets.Missing:
-			m.mirrored[l] = mirrored{flusso.NoOffset, now} // never attached: nothing to look at again for long
+			m.mirrored[l] = mirrored{offset: flusso.NoOffset, at: now} // never attached: nothing to look at again for long
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,6 +46,10 @@ func setIncarnation(s string) func(*offsets.Metadata) {
 	return func(m *offsets.Metadata) { m.Incarnation = s }
 }
 
+func setRetired(m *offsets.Metadata) {
+	m.Retired = offsets.Retirement{At: time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC), By: "ana", Why: "moved"}
+}
+
 func nothingAcked(m *offsets.Metadata)  { m.Through, m.Sequence, m.Epoch, m.Incarnation = 0, 0, 0, "" }
 func snapshotsOnly(m *offsets.Metadata) { m.Through = flusso.NoPosition }
 
@@ -67,6 +72,17 @@ func TestC2_C3_C6_Judge(t *testing.T) {
 		{"recreated", ours(10, setTopic(idOld)), ours(10), flusso.FloorRecreated, 0, false, "topic ID"},
 		{"recreated, without ID", ours(10, setTopic([16]byte{})), none, flusso.FloorRecreated, 0, false, "topic ID"},
 		{"recreated and other incarnation", ours(10, setTopic(idOld), setIncarnation("db0:slot")), none, flusso.FloorRecreated, 0, false, ""},
+		{"retired", ours(10, setRetired), none, flusso.FloorRetired, 0, false, "by ana at 2026-03-14T12:00:00Z: moved"},
+		{"retired, in another incarnation", ours(10, setRetired, setIncarnation("db0:slot")), none, flusso.FloorRetired, 0, false, "by ana"},
+		{"retired, nothing acked yet", ours(10, nothingAcked, setRetired), none, flusso.FloorRetired, 0, false, "by ana"},
+		{"retired, mirror is not yet", ours(10, setRetired), ours(10), flusso.FloorRetired, 0, false, "by ana"},
+		{"restored, mirror is not yet", ours(10), ours(10, setRetired), flusso.FloorAcked, 40, false, ""},
+		{"retired and recreated", ours(10, setRetired, setTopic(idOld)), none, flusso.FloorRecreated, 0, false, "topic ID"},
+		{"retired, metadata of another offset", ours(10, setRetired, setOffset(12)), none, flusso.FloorUnverified, 0, false, ""},
+		{"retired, expired", none, ours(10, setRetired), flusso.FloorRetired, 0, false, "moved; its group expired"},
+		{"retired, expired and recreated", none, ours(10, setRetired, setTopic(idOld)), flusso.FloorMissing, 0, false, "never attached"},
+		{"retired, then moved by another tool", foreign(10), ours(10, setRetired), flusso.FloorAcked, 0, true, "rewound"},
+		{"retired, then moved forward by another tool", foreign(11), ours(10, setRetired), flusso.FloorUnverified, 0, false, "ahead"},
 		{"missing", none, none, flusso.FloorMissing, 0, false, "never attached"},
 		{"missing, mirror failed", none, broken, flusso.FloorMissing, 0, false, "never attached"},
 		{"expired", none, ours(10), flusso.FloorMissing, 0, false, "offset 10 was verified"},
@@ -175,6 +191,14 @@ func TestB8_C6_Start(t *testing.T) {
 		{name: "expired, below the log start", commit: none, mirror: ours(3), ends: ends, gap: gone, says: "offsets 3 to 4 are gone"},
 		{name: "expired, recreated", commit: none, mirror: ours(20, setTopic(idOld)), ends: ends, gap: gone, says: "recreated"},
 		{name: "expired, mirror failed", commit: none, mirror: broken, ends: ends, says: "no answer"},
+		{name: "retired", commit: ours(10, setRetired), mirror: none, ends: ends, says: "retired by ana at 2026-03-14T12:00:00Z (moved)"},
+		{name: "retired, below the log start", commit: ours(3, setRetired), mirror: none, ends: ends, says: "lane restore audit"},
+		{name: "retired, expired", commit: none, mirror: ours(20, setRetired), ends: ends, says: "retired by ana"},
+		{name: "retired, recreated", commit: ours(10, setRetired, setTopic(idOld)), mirror: none, ends: ends, gap: gone, says: "recreated"},
+		{
+			name: "restored, mirror is not yet", commit: ours(10), mirror: ours(10, setRetired), ends: ends,
+			want: offsets.StartDecision{Offset: 10, Sequence: 6, Through: 40, From: "commit"},
+		},
 		{name: "failed", commit: broken, mirror: ours(20), ends: ends, says: "no answer"},
 		{name: "ends failed", commit: ours(10), mirror: none, ends: offsets.Ends{Err: errors.New("no ends")}, says: "no ends"},
 		{

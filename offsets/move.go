@@ -38,6 +38,21 @@ type Move struct {
 	// Between counts what is retained between AckedOffset, or the log start
 	// where that is gone, and Offset.
 	Between Totals
+
+	// Attach is what a consumer is told that attaches afterwards: nil when it
+	// goes on at Offset, else as in [StartDecision].
+	Attach error
+}
+
+// After returns what the group has once the move is made.
+func (m Move) After() Commit {
+	return Commit{State: Present, Offset: m.Offset, LeaderEpoch: -1, Meta: &m.Meta, Raw: wire.FormatMetadata(m.Meta)}
+}
+
+// Floor returns the lane's floor once the move is made, for the watermark of an
+// incarnation.
+func (m Move) Floor(incarnation string) flusso.LaneFloor {
+	return Judge(m.After(), missing(), m.Meta.TopicID, incarnation).Floor(m.Lane.Sink)
 }
 
 // Again returns how many acked items come again.
@@ -159,7 +174,13 @@ func (st standing) move(off flusso.Offset, m Metadata) Move {
 	if c := st.acked(); c != nil {
 		out.Acked, out.AckedItems, out.AckedOffset = c.Meta.Through, c.Meta.Sequence, c.Offset
 	}
-	return out
+	return st.attach(out)
+}
+
+// attach fills in what a consumer is told afterwards.
+func (st standing) attach(m Move) Move {
+	m.Attach = Start(st.lane, m.After(), st.mirror, st.ends).Err
+	return m
 }
 
 // upTo is the metadata of a lane acked up to and including an item.
@@ -313,7 +334,7 @@ func same(a, b Commit) bool { return a.State == b.State && a.Offset == b.Offset 
 
 // is reports whether a commit is what a move commits.
 func (m Move) is(c Commit) bool {
-	return c.State == Present && c.Offset == m.Offset && c.Raw == wire.FormatMetadata(m.Meta)
+	return same(c, m.After())
 }
 
 // commit sends the commit once, and without a client's retries: a late second

@@ -254,9 +254,11 @@ func final(err error) bool {
 	var (
 		gap        *flusso.GapError
 		unverified *flusso.UnverifiedError
+		retired    *flusso.RetiredError
 		disk       *fs.PathError
 	)
-	return errors.Is(err, flusso.ErrSuperseded) || errors.As(err, &gap) || errors.As(err, &unverified) || errors.As(err, &disk)
+	return errors.Is(err, flusso.ErrSuperseded) || errors.As(err, &gap) || errors.As(err, &unverified) ||
+		errors.As(err, &retired) || errors.As(err, &disk)
 }
 
 // drain waits until everything written was published, applied, acked, and

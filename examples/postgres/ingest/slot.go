@@ -20,7 +20,8 @@ var errFloors = errors.New("it is not known how far every sink has acked, so it 
 //
 // A slot that is ahead of every sink, and not because the sinks are other ones
 // than in the last run, was moved by somebody else: that is an error, since
-// something is going on that its owner should know of.
+// something is going on that its owner should know of. With a lane retired it is
+// not: the slot went as far as that one had acked.
 //
 // A session that finds a sink behind and has asked on its behalf finds it
 // behind again until the sink has acked what came then: [remembered.Seeded]
@@ -46,9 +47,14 @@ func (s *session) checkSlot(ctx context.Context, mark flusso.Watermark) (passed 
 	var highest flusso.Position
 	var behind []string
 	known := false // whether one of those behind was there in the last run
+	retired := false
 	for _, f := range mark.Floors {
 		if mark.Stale || f.State == flusso.FloorUnknown {
 			return nil, fmt.Errorf("sink %q: %w: %s", f.Sink, errFloors, f.Detail)
+		}
+		if f.State == flusso.FloorRetired {
+			retired = true // nobody reads it, and whoever restores it is told what it missed
+			continue
 		}
 		joined := old.Sinks != nil && !slices.Contains(old.Sinks, f.Sink)
 		late := f.State == flusso.FloorAcked && f.Through < confirmed
@@ -71,7 +77,7 @@ func (s *session) checkSlot(ctx context.Context, mark flusso.Watermark) (passed 
 			passed = append(passed, f.Sink)
 		}
 	}
-	if len(behind) > 0 && (s.cfg.TrustSlot || known && highest < confirmed) {
+	if len(behind) > 0 && (s.cfg.TrustSlot || known && !retired && highest < confirmed) {
 		moved := &SlotMovedError{Slot: s.src.slot, Confirmed: confirmed, Acked: highest, Sinks: behind}
 		if !s.cfg.TrustSlot {
 			return nil, moved

@@ -135,12 +135,13 @@ func final(err error) bool {
 	var (
 		gap        *flusso.GapError
 		unverified *flusso.UnverifiedError
+		retired    *flusso.RetiredError
 		unknown    *flusso.UnknownSinkError
 		name       *flusso.NameError
 		invalid    *flusso.InvalidError
 		store      storeError
 	)
-	return errors.Is(err, flusso.ErrSuperseded) || errors.As(err, &gap) || errors.As(err, &unverified) ||
+	return errors.Is(err, flusso.ErrSuperseded) || errors.As(err, &gap) || errors.As(err, &unverified) || errors.As(err, &retired) ||
 		errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid) || errors.As(err, &store)
 }
 
