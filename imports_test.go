@@ -143,10 +143,14 @@ var rules = []rule{
 		why: "reports become metrics: it is handed reports, and reaches no broker itself",
 	},
 	{
+		pkg: "internal/web", ours: []string{"", "internal/status"}, others: []string{"golang.org/x/sync/"},
+		why: "it shows reports and asks no broker: a request costs the cluster nothing",
+	},
+	{
 		pkg: "cmd/...",
 		ours: []string{
 			"", "kafka", "topics", "offsets", "requests", "watermark",
-			"internal/status", "internal/exporter", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
+			"internal/status", "internal/exporter", "internal/web", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
 		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
 		why:    "the shell around the leaves; only its demo opens the adapter",

@@ -51,6 +51,8 @@ func TestScripts(t *testing.T) {
 			"hit":      waitHit,
 			"narrow":   checkNarrow,
 			"code":     checkCode,
+			"port":     freePort,
+			"get":      getURL,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

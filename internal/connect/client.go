@@ -38,7 +38,9 @@ func (o *Options) Dial(ctx context.Context, extra ...kgo.Opt) (*Client, error) {
 		return nil, err
 	}
 	seen := newTried()
-	opts = append(opts, kgo.WithHooks(seen))
+	// Closing would wait a second for a last push of client metrics, where
+	// brokers take them and then hang: longer than an interrupt may take.
+	opts = append(opts, kgo.WithHooks(seen), kgo.DisableClientMetrics())
 	cl, err := kgo.NewClient(append(opts, extra...)...)
 	if err != nil {
 		return nil, fmt.Errorf("set up the Kafka client: %w", err)
