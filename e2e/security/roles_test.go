@@ -137,7 +137,7 @@ func TestF4_what_an_ingest_engine_needs(t *testing.T) {
 		"Delete on topics shop.lane.*":            {"mirror and trim", []string{"Delete on topic shop.lane."}},
 		"Describe on groups shop.sink.*":          {"read the watermark", []string{"Describe on group shop.sink."}},
 		"Read on group shop.ingest":               {"serve a request", []string{"Read on group shop.ingest"}},
-		"Write on transactional ids shop.writer*": {"publish", []string{"Write on transactional id shop.writer.0"}},
+		"Write on transactional ids shop.writer.*": {"publish", []string{"Write on transactional id shop.writer.0"}},
 		// Without these two it runs, and says what it does not do.
 		"ClusterAction on the cluster":   {"abort a transaction that hangs", []string{"ClusterAction on the cluster"}},
 		"DescribeConfigs on the cluster": {"mirror and trim", []string{"DescribeConfigs on the cluster"}},

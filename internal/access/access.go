@@ -62,7 +62,7 @@ const ClusterName = "kafka-cluster"
 // An operation that another one implies is left out: Kafka grants Describe to
 // whoever may read, write, delete or alter, and DescribeConfigs with AlterConfigs.
 func (r Role) Permissions(p topics.Pipeline, sink string) ([]Permission, error) {
-	n := names{all: p.String() + ".", lanes: p.String() + ".lane.", sinks: p.String() + ".sink.", pipeline: p}
+	n := names{all: p.String() + ".", lanes: p.String() + ".lane.", sinks: p.String() + ".sink.", writers: p.WriterLease() + ".", pipeline: p}
 	switch r {
 	case Viewer:
 		return n.viewer(), nil
@@ -87,6 +87,7 @@ type names struct {
 	all      string // prefix of every topic and group
 	lanes    string // prefix of the lanes' topics
 	sinks    string // prefix of the sinks' groups
+	writers  string // prefix of the writer's transactional ids
 	pipeline topics.Pipeline
 }
 
@@ -95,7 +96,7 @@ func (n names) viewer() []Permission {
 		prefixed(kmsg.ACLResourceTypeTopic, n.all, kmsg.ACLOperationRead, "headers of the lanes, waiting requests, who writes"),
 		prefixed(kmsg.ACLResourceTypeTopic, n.all, kmsg.ACLOperationDescribeConfigs, "retention and the other topic settings"),
 		prefixed(kmsg.ACLResourceTypeGroup, n.all, kmsg.ACLOperationDescribe, "acked offsets and members of the groups"),
-		prefixed(kmsg.ACLResourceTypeTransactionalId, n.pipeline.WriterLease(), kmsg.ACLOperationDescribe, "state of the writer's transactional ids"),
+		prefixed(kmsg.ACLResourceTypeTransactionalId, n.writers, kmsg.ACLOperationDescribe, "state of the writer's transactional ids"),
 		cluster(kmsg.ACLOperationDescribeConfigs, "broker settings, for how long offsets are kept among them"),
 	}
 }
@@ -109,7 +110,7 @@ func (n names) operator() []Permission {
 		prefixed(kmsg.ACLResourceTypeTopic, n.all, kmsg.ACLOperationDelete, "lane trim, lane delete"),
 		prefixed(kmsg.ACLResourceTypeGroup, n.all, kmsg.ACLOperationRead, "lane rewind, skip, accept, retire and restore, request cancel"),
 		prefixed(kmsg.ACLResourceTypeGroup, n.all, kmsg.ACLOperationDelete, "lane delete"),
-		prefixed(kmsg.ACLResourceTypeTransactionalId, n.pipeline.WriterLease(), kmsg.ACLOperationWrite, "writer fence, lane replay"),
+		prefixed(kmsg.ACLResourceTypeTransactionalId, n.writers, kmsg.ACLOperationWrite, "writer fence, lane replay"),
 		cluster(kmsg.ACLOperationDescribeConfigs, "broker settings, for how long offsets are kept among them"),
 	}
 }
@@ -122,7 +123,7 @@ func (n names) ingest() []Permission {
 		prefixed(kmsg.ACLResourceTypeTopic, n.lanes, kmsg.ACLOperationDelete, "trimming what every sink has acked"),
 		prefixed(kmsg.ACLResourceTypeGroup, n.sinks, kmsg.ACLOperationDescribe, "the sinks' acked offsets: the watermark"),
 		literal(kmsg.ACLResourceTypeGroup, n.pipeline.IngestGroup(), kmsg.ACLOperationRead, "requests, and the mirror of the sinks' offsets"),
-		prefixed(kmsg.ACLResourceTypeTransactionalId, n.pipeline.WriterLease(), kmsg.ACLOperationWrite, "the writer's lease and its transactions"),
+		prefixed(kmsg.ACLResourceTypeTransactionalId, n.writers, kmsg.ACLOperationWrite, "the writer's lease and its transactions"),
 		optional(cluster(kmsg.ACLOperationClusterAction, "aborting transactions that a broker left behind when it went down"),
 			"opening fails while there is such a transaction, until kafka-transactions.sh abort ends it"),
 		optional(cluster(kmsg.ACLOperationDescribeConfigs, "for how long brokers keep offsets of groups that are empty"),
