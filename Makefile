@@ -11,7 +11,7 @@ SHELL := bash
 GO_TEST  := go test -tags synctests -ldflags=-w
 CHECKED  := -race -shuffle=on
 LINT     := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
-MODULES  := . e2e examples/postgres
+MODULES  := . e2e examples/postgres deploy
 PACKAGES ?= ./...
 FUZZTIME ?= 10s
 FOR      ?= 20s
@@ -31,8 +31,8 @@ build: ## build bin/flusso-kafka-admin
 	go build -trimpath -o bin/flusso-kafka-admin ./cmd/flusso-kafka-admin
 
 .PHONY: test
-test: setup ## run everything: unit, conformance, examples, Python reader, e2e on real Kafka
-	@$(MAKE) --no-print-directory -k test-unit test-python test-examples test-e2e
+test: setup ## run everything: unit, conformance, deploy, examples, Python reader, e2e on real Kafka
+	@$(MAKE) --no-print-directory -k test-unit test-python test-deploy test-examples test-e2e
 
 .PHONY: setup
 setup: ## install what the tests need and this machine lacks (as root on Debian or Ubuntu)
@@ -47,6 +47,11 @@ test-unit: ## unit and conformance tests, channel adapter and embedded broker, w
 test-python: ## read the wire format's test vectors with the Python reader
 	@echo '== Python reader'
 	python3 internal/wire/testdata/reader.py
+
+.PHONY: test-deploy
+test-deploy: ## dashboard and alert rules against the real exporter
+	@echo '== deploy'
+	cd deploy && go test -shuffle=on -timeout 4m ./...
 
 .PHONY: test-examples
 test-examples: ## tests of examples/postgres

@@ -26,6 +26,7 @@ need "gcc libc6-dev" "the race detector" has "${CC:-gcc}"
 need python3 "the reader of the wire format in Python" has python3
 need postgresql "examples/postgres" has_postgres
 need kcat "a lane as other programs read it" has kcat
+need prometheus "promtool, for the rules in deploy" has promtool
 
 if [[ ${#missing[@]} == 0 ]]; then exit; fi
 if [[ $(id -u) != 0 ]] || ! has apt-get >/dev/null; then

@@ -1,7 +1,6 @@
 package exporter
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/flusso/flusso-kafka/internal/status"
@@ -17,20 +16,25 @@ type code struct {
 
 func codeOf(f *status.Finding) code { return code{f.Severity, f.Code} }
 
-// codes are the kinds of findings that have a series, sorted.
+// codes are the kinds of findings that have a series: every code there is with
+// every severity, and what a report had besides.
 type codes struct{ list []code }
 
-func newCodes() codes { return codes{} }
+func newCodes() codes {
+	var c codes
+	for _, known := range status.Codes() {
+		for _, severity := range severityList {
+			c.list = append(c.list, code{severity, known})
+		}
+	}
+	return c
+}
 
 // add makes room for kinds that were not known.
 func (c *codes) add(findings []status.Finding) {
-	compare := func(a, b code) int {
-		return cmp.Or(cmp.Compare(a.code, b.code), cmp.Compare(a.severity, b.severity))
-	}
 	for i := range findings {
-		found := codeOf(&findings[i])
-		if at, ok := slices.BinarySearchFunc(c.list, found, compare); !ok {
-			c.list = slices.Insert(c.list, at, found)
+		if found := codeOf(&findings[i]); !slices.Contains(c.list, found) {
+			c.list = append(c.list, found)
 		}
 	}
 }

@@ -126,7 +126,9 @@ func (s samples) wantOneState(t *testing.T) {
 	}
 }
 
-func totals(n uint64) *status.Totals { return &status.Totals{Batches: n, Envelopes: 2 * n, Bytes: 100 * n, Changes: 3 * n} }
+func totals(n uint64) *status.Totals {
+	return &status.Totals{Batches: n, Envelopes: 2 * n, Bytes: 100 * n, Changes: 3 * n}
+}
 
 // example is a report on a sink that is well and one that was never attached.
 func example(at time.Time) *status.Report {
@@ -156,7 +158,7 @@ func example(at time.Time) *status.Report {
 			{
 				Sink: "search", State: "group-missing", Tail: 70,
 				TailTotals: totals(7), StartOffset: 0, AckedOffset: -1, TailOffset: 12, Consumer: status.Detached,
-				Retention: status.Retention{Milliseconds: new(int64(1000)), RiskSeconds: new(float64(30))},
+				Retention: status.Retention{Milliseconds: new(int64(1000)), RiskSeconds: new(float64(30))}, StandsSeconds: new(float64(75)),
 			},
 		},
 		Requests: []status.Request{{Seconds: 5}, {Seconds: 40, Error: "garbage"}},
@@ -202,8 +204,8 @@ func TestExporter_Report(t *testing.T) {
 	hourAgo := float64(c.now.Add(-time.Hour).Unix())
 	s.want(t, samples{
 		"up": 1, "healthy": 0, "collections_total": 1, "collection_requests_total": 9, "collection_requests": 9, "collection_duration_seconds": 0.25,
-		"collection_success_timestamp_seconds":            float64(c.now.Unix()),
-		`findings{code="no-consumer",severity="failure"}`: 1, `findings{code="small",severity="note"}`: 2,
+		"collection_success_timestamp_seconds":    float64(c.now.Unix()),
+		`findings{code="gap",severity="failure"}`: 0, `findings{code="no-consumer",severity="failure"}`: 1, `findings{code="no-consumer",severity="note"}`: 0, `findings{code="small",severity="note"}`: 2,
 		`lane_findings{severity="note",sink="search"}`: 1, `lane_findings{severity="warning",sink="search"}`: 0,
 		`lookup_errors{part="writer"}`: 1, `lookup_errors{part="lanes"}`: 0,
 
@@ -221,6 +223,7 @@ func TestExporter_Report(t *testing.T) {
 		`lane_attached_timestamp_seconds{sink="audit"}`: hourAgo, `lane_attached_timestamp_seconds{sink="search"}`: math.NaN(),
 		`lane_retention_risk_seconds{sink="audit"}`: math.Inf(1), `lane_retention_risk_seconds{sink="search"}`: 30,
 		`lane_offsets_retention_seconds{sink="audit"}`: 604800, `lane_retired{sink="audit"}`: 0,
+		`lane_standing_seconds{sink="audit"}`: math.NaN(), `lane_standing_seconds{sink="search"}`: 75,
 		`lane_open_transactions{sink="search"}`: 2, `lane_hanging_transactions{sink="search"}`: 1, `lane_blocked_seconds{sink="search"}`: 8,
 		"open_transactions": 3,
 
@@ -272,13 +275,15 @@ func TestExporter_FailedParts(t *testing.T) {
 	r := example(c.now)
 	r.Watermark = status.Watermark{Error: "no", Behind: "0"}
 	r.Requests, r.RequestsError = nil, "no"
-	r.Writer = status.Writer{Error: "no"}
-	r.Lanes[0] = status.Lane{Sink: "audit", State: status.Errored, Error: "no", StartOffset: -1, AckedOffset: -1, TailOffset: -1, Consumer: status.UnknownConsumer}
+	r.Writer = status.Writer{Error: "no", OpenError: "no"}
+	r.Lanes[0] = status.Lane{Sink: "audit", State: status.Errored, Error: "no", StartOffset: -1, AckedOffset: -1, TailOffset: -1, Consumer: status.UnknownConsumer, ConsumerError: "no", Retention: status.Retention{OffsetsError: "no"}}
+	r.SettingsError = "no"
 	e.Set(r)
 	s := scrape(t, reg)
 	s.wantOneState(t)
 	s.want(t, samples{
-		"up": 1, `lookup_errors{part="watermark"}`: 1, `lookup_errors{part="requests"}`: 1, `lookup_errors{part="writer"}`: 1, `lookup_errors{part="lanes"}`: 1,
+		"up": 1, `lookup_errors{part="watermark"}`: 1, `lookup_errors{part="requests"}`: 1, `lookup_errors{part="writer"}`: 2, `lookup_errors{part="lanes"}`: 1,
+		`lookup_errors{part="consumers"}`: 1, `lookup_errors{part="settings"}`: 2,
 		"watermark_position": math.NaN(), "watermark_behind_positions": math.NaN(), "watermark_held_seconds": math.NaN(),
 		`watermark_holder{sink="audit"}`: math.NaN(), `lane_floor_state{sink="audit",state="unknown"}`: 1,
 		"requests_waiting": math.NaN(), "requests_oldest_seconds": math.NaN(), "requests_unreadable": math.NaN(),

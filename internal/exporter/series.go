@@ -90,20 +90,33 @@ type part struct {
 var parts = []part{
 	{"watermark", func(r *status.Report) float64 { return boolean(r.Watermark.Error != "") }},
 	{"lanes", func(r *status.Report) float64 {
-		n := 0.0
-		for i := range r.Lanes {
-			n += boolean(r.Lanes[i].Error != "")
-		}
-		return n
+		return failed(r, func(l *status.Lane) bool { return l.Error != "" })
+	}},
+	{"consumers", func(r *status.Report) float64 {
+		return failed(r, func(l *status.Lane) bool { return l.ConsumerError != "" })
+	}},
+	{"settings", func(r *status.Report) float64 {
+		return boolean(r.SettingsError != "") + failed(r, func(l *status.Lane) bool {
+			return l.Retention.Error != "" || l.Retention.OffsetsError != ""
+		})
 	}},
 	{"requests", func(r *status.Report) float64 { return boolean(r.RequestsError != "") }},
 	{"writer", func(r *status.Report) float64 {
-		n := boolean(r.Writer.Error != "")
+		n := boolean(r.Writer.Error != "") + boolean(r.Writer.OpenError != "")
 		for i := range r.Writer.IDs {
 			n += boolean(r.Writer.IDs[i].Error != "")
 		}
 		return n
 	}},
+}
+
+// failed counts lanes.
+func failed(r *status.Report, failed func(*status.Lane) bool) float64 {
+	n := 0.0
+	for i := range r.Lanes {
+		n += boolean(failed(&r.Lanes[i]))
+	}
+	return n
 }
 
 // unless is a value that is not known where something failed.
@@ -146,7 +159,7 @@ func pipelineNumbers() []number[*status.Report] {
 			return unless(r.RequestsError != "", oldest)
 		}},
 		{name: "writer_attached", help: "1 while an ingest engine is attached.", kind: gauge, value: func(r *status.Report) float64 {
-			return unless(r.Writer.Error != "" && r.Writer.Holder == nil, boolean(r.Writer.Holder != nil))
+			return unless(r.Writer.Error != "", boolean(r.Writer.Holder != nil))
 		}},
 		{name: "writer_attached_timestamp_seconds", help: "When the ingest engine attached, in Unix time; NaN while none is, or it does not tell.", kind: gauge, value: func(r *status.Report) float64 {
 			if r.Writer.Holder == nil || r.Writer.Holder.Since == nil {
@@ -164,7 +177,7 @@ func pipelineNumbers() []number[*status.Report] {
 			return unix(*r.Writer.WroteAt)
 		}},
 		{name: "open_transactions", help: "Transactions that are open on lanes.", kind: gauge, value: func(r *status.Report) float64 {
-			return unless(r.Writer.Error != "", float64(len(r.Writer.Open)))
+			return unless(r.Writer.OpenError != "", float64(len(r.Writer.Open)))
 		}},
 	}
 }
@@ -258,6 +271,9 @@ func laneNumbers() []number[*lane] {
 			}
 			return math.NaN()
 		}},
+		{name: "lane_standing_seconds", help: "For how long the acked offset has stood, as far as this process saw.", kind: gauge, value: func(l *lane) float64 {
+			return optional(l.StandsSeconds)
+		}},
 		{name: "lane_retired", help: "1 for a lane that the watermark does not wait for.", kind: gauge, value: func(l *lane) float64 {
 			return boolean(l.Retired != nil)
 		}},
@@ -266,13 +282,13 @@ func laneNumbers() []number[*lane] {
 			return optional(l.Retention.OffsetsSeconds)
 		}},
 		{name: "lane_open_transactions", help: "Transactions that are open on the lane.", kind: gauge, value: func(l *lane) float64 {
-			return unless(l.report.Writer.Error != "", l.open)
+			return unless(l.report.Writer.OpenError != "", l.open)
 		}},
 		{name: "lane_hanging_transactions", help: "Open transactions that will not end by themselves.", kind: gauge, value: func(l *lane) float64 {
-			return unless(l.report.Writer.Error != "", l.hanging)
+			return unless(l.report.Writer.OpenError != "", l.hanging)
 		}},
 		{name: "lane_blocked_seconds", help: "For how long an open transaction has kept readers waiting, 0 for none.", kind: gauge, value: func(l *lane) float64 {
-			return unless(l.report.Writer.Error != "", l.blocked)
+			return unless(l.report.Writer.OpenError != "", l.blocked)
 		}},
 		{name: "watermark_holder", help: "1 for the sinks that hold the watermark where it is.", kind: gauge, value: func(l *lane) float64 {
 			return unless(l.report.Watermark.Error != "", boolean(l.holder))
