@@ -85,6 +85,10 @@ var rules = []rule{
 		why: "the format is about records: no request, no cluster",
 	},
 	{
+		pkg: "internal/lanefile", ours: []string{"", "internal/wire"}, others: []string{kgo},
+		why: "the file of a skipped item is about records: no request, no cluster",
+	},
+	{
 		pkg: "internal/ledger", ours: []string{""},
 		why: "which delivery may be acked is decided without I/O",
 	},
