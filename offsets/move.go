@@ -297,29 +297,42 @@ func without(h Header, payload uint64) Totals {
 // two can anything have been committed.
 func (s *Store) Apply(ctx context.Context, m Move) error {
 	op := fmt.Sprintf("commit offset %s to group %s", m.Offset, m.Lane.Group())
+	// A broker that could not replicate a commit in time refuses it, and may
+	// have written it all the same.
+	maybe := false
+	fail := func(err error) error {
+		if maybe {
+			return s.settleMove(ctx, m, err)
+		}
+		return err
+	}
 	for n := 1; ; n++ {
 		if err := s.Memberless(ctx, m.Lane); err != nil {
-			return err
+			return fail(err)
 		}
 		now, err := s.committed(ctx, m.Lane)
 		if err != nil {
-			return err
+			return fail(err)
+		}
+		if maybe && m.is(now) {
+			return nil
 		}
 		if !same(now, m.Before) {
 			return &MovedError{Lane: m.Lane, Planned: m.Before, Now: now}
 		}
 		lost, err := s.commit(ctx, m)
+		maybe = maybe || errors.Is(err, kerr.CoordinatorNotAvailable)
 		switch {
 		case err == nil:
 			return s.confirm(ctx, m)
 		case lost:
 			return s.settleMove(ctx, m, kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic())))
 		case n >= attempts || !s.retryGroup(m.Lane.Group(), err) && kafkaerr.Classify(err) != kafkaerr.Superseded:
-			return kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic()))
+			return fail(kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic())))
 		}
 		// Refused for now; where a member has come, the next look names it.
 		if backoff(ctx, n) != nil {
-			return kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic()))
+			return fail(kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", m.Lane.Group()), kafkaerr.OnTopic("Read", m.Lane.Topic())))
 		}
 	}
 }

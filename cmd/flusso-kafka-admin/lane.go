@@ -16,6 +16,6 @@ func newLane(s streams) *cobra.Command {
 		},
 	}
 	t := addTarget(cmd, s)
-	cmd.AddCommand(newLaneAccept(t), newLanePeek(t))
+	cmd.AddCommand(newLaneAccept(t), newLanePeek(t), newLaneSkip(t))
 	return cmd
 }

@@ -293,14 +293,17 @@ func (v *peekLines) note(text string) error {
 
 func (v *peekLines) end(e peekEnd) error { return v.enc.Encode(e) }
 
-func (v *peekLines) item(i offsets.Item) error {
+func (v *peekLines) item(i offsets.Item) error { return v.enc.Encode(v.line(i)) }
+
+// line returns an item as JSON.
+func (p *peek) line(i offsets.Item) peekItem {
 	out := peekItem{
 		Type: "item", First: offset(i.First), Offset: offset(i.At), Next: offset(i.Next()), Records: i.Records,
 		Envelopes: []peekEnvelope{},
 	}
 	if i.Damage != nil {
 		out.Type, out.Error = "damage", i.Damage.Error()
-		return v.enc.Encode(out)
+		return out
 	}
 	h, built := &i.Header, i.Header.BuiltAt.UTC()
 	seconds := max(0, time.Since(built).Seconds())
@@ -310,7 +313,7 @@ func (v *peekLines) item(i offsets.Item) error {
 	out.Totals = &peekTotals{h.Totals.Batches, h.Totals.Envelopes, h.Totals.Bytes, h.Totals.Changes}
 	if i.EndOnly {
 		out.Type = "passed"
-		return v.enc.Encode(out)
+		return out
 	}
 	if i.Broken != nil {
 		out.Broken = i.Broken.Error()
@@ -319,23 +322,23 @@ func (v *peekLines) item(i offsets.Item) error {
 		n := bytesOf(i)
 		out.Bytes = &n
 	}
-	if b, ok := i.Item.(*flusso.Batch); ok && !v.heads {
+	if b, ok := i.Item.(*flusso.Batch); ok && !p.heads {
 		for k := range b.Envelopes {
-			if e := &b.Envelopes[k]; v.matches(e) {
-				out.Envelopes = append(out.Envelopes, v.envelope(e, i.Sizes[k]))
+			if e := &b.Envelopes[k]; p.matches(e) {
+				out.Envelopes = append(out.Envelopes, p.envelope(e, i.Sizes[k]))
 			}
 		}
 	}
-	return v.enc.Encode(out)
+	return out
 }
 
-func (v *peekLines) envelope(e *flusso.Envelope, bytes int) peekEnvelope {
+func (p *peek) envelope(e *flusso.Envelope, bytes int) peekEnvelope {
 	out := peekEnvelope{Index: e.Index, ID: e.ID, Op: e.Op.String(), Position: position(e.Position), BuiltAt: e.BuiltAt.UTC()}
 	if e.Op == flusso.Delete {
 		return out
 	}
 	out.Size = &bytes
-	if !v.values {
+	if !p.values {
 		return out
 	}
 	out.Cut = len(e.Document) < bytes

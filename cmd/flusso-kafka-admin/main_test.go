@@ -233,7 +233,7 @@ func faultOn(ts *testscript.TestScript, _ bool, args []string) {
 	c, _ := clusterOf(ts)
 	keys := map[string]kmsg.Key{
 		"offset-fetch": kmsg.OffsetFetch, "list-offsets": kmsg.ListOffsets, "describe-groups": kmsg.DescribeGroups,
-		"metadata": kmsg.Metadata, "fetch": kmsg.Fetch, "produce": kmsg.Produce,
+		"metadata": kmsg.Metadata, "fetch": kmsg.Fetch, "produce": kmsg.Produce, "offset-commit": kmsg.OffsetCommit,
 	}
 	key, ok := keys[args[0]]
 	if !ok {
