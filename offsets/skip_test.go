@@ -4,7 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/offsets"
 )
@@ -65,5 +69,25 @@ func TestPlanSkipRefuses(t *testing.T) {
 	_, err = store.PlanSkip(within(t), s.lane)
 	if gap := (*flusso.GapError)(nil); !errors.As(err, &gap) {
 		t.Fatalf("a gap: got %v", err)
+	}
+}
+
+// TestApplyRefusedButCarriedOut: a broker that cannot replicate a commit in time
+// says that the coordinator is not available, and may have written it. The
+// move is then made, and neither made twice nor called somebody else's.
+func TestApplyRefusedButCarriedOut(t *testing.T) {
+	for _, times := range []int{1, 3} {
+		c := newCluster(t)
+		s := newScribe(t, c, "audit")
+		s.segment(true, live(10, 2), live(20, 3))
+		store := offsets.New(c.Client(t))
+		skip := must(store.PlanSkip(within(t), s.lane))(t)
+		c.Fault(t, kmsg.OffsetCommit, kfaketest.Fault{After: true, Times: times, Code: kerr.CoordinatorNotAvailable})
+		if err := store.Apply(within(t), skip.Move); err != nil {
+			t.Errorf("%d times: %v", times, err)
+		}
+		if d, _ := start(t, store, s.lane); d.Err != nil || d.Offset != skip.Item.Next() {
+			t.Errorf("%d times: got %+v", times, d)
+		}
 	}
 }

@@ -92,6 +92,9 @@ func TestLaneSkip_NothingIsHalfDone(t *testing.T) {
 		for _, mode := range []kfaketest.Mode{kfaketest.Error, kfaketest.Disconnect, kfaketest.Hang} {
 			for _, after := range []bool{false, true} {
 				for _, times := range []int{1, -1} {
+					if mode == kfaketest.Hang && times == 1 {
+						continue // as good as for ever: the command ends first
+					}
 					t.Run(fmt.Sprintf("%s/%s/after=%t/times=%d", key.Name(), mode, after, times), func(t *testing.T) {
 						t.Parallel()
 						c := kfaketest.NewTCP(t)
@@ -100,7 +103,7 @@ func TestLaneSkip_NothingIsHalfDone(t *testing.T) {
 						fault := c.Fault(t, key, kfaketest.Fault{
 							Mode: mode, Times: times, After: after, ClientID: "flusso-kafka", Code: kerr.CoordinatorNotAvailable,
 						})
-						code, out, diag := admin(t, c, "lane", "skip", "search", "--save", file, "--yes", "--timeout", "700ms")
+						code, out, diag := admin(t, c, "lane", "skip", "search", "--save", file, "--yes", "--timeout", "400ms")
 						fault.Release()
 						saved, err := lanefile.Read(file)
 						at := groupAt(t, c, lane)
