@@ -131,12 +131,12 @@ func TestF4_what_an_ingest_engine_needs(t *testing.T) {
 		{"abort a transaction that hangs", func(ctx context.Context) error { return b.abortHanging(ctx, b.as("ingest"), lane(t, "audit")) }},
 	}
 	b.prove(t, "ingest", permissions(t, access.Ingest, ""), actions, map[string]lack{
-		"Read on topics shop.*":                   {"publish", []string{"Read on topic shop.lane."}},
-		"DescribeConfigs on topics shop.*":        {"publish", []string{"DescribeConfigs on topic shop."}},
-		"Write on topics shop.lane.*":             {"publish", []string{"Write on topic shop.lane."}},
-		"Delete on topics shop.lane.*":            {"mirror and trim", []string{"Delete on topic shop.lane."}},
-		"Describe on groups shop.sink.*":          {"read the watermark", []string{"Describe on group shop.sink."}},
-		"Read on group shop.ingest":               {"serve a request", []string{"Read on group shop.ingest"}},
+		"Read on topics shop.*":                    {"publish", []string{"Read on topic shop.lane."}},
+		"DescribeConfigs on topics shop.*":         {"publish", []string{"DescribeConfigs on topic shop."}},
+		"Write on topics shop.lane.*":              {"publish", []string{"Write on topic shop.lane."}},
+		"Delete on topics shop.lane.*":             {"mirror and trim", []string{"Delete on topic shop.lane."}},
+		"Describe on groups shop.sink.*":           {"read the watermark", []string{"Describe on group shop.sink."}},
+		"Read on group shop.ingest":                {"serve a request", []string{"Read on group shop.ingest"}},
 		"Write on transactional ids shop.writer.*": {"publish", []string{"Write on transactional id shop.writer.0"}},
 		// Without these two it runs, and says what it does not do.
 		"ClusterAction on the cluster":   {"abort a transaction that hangs", []string{"ClusterAction on the cluster"}},
