@@ -113,6 +113,10 @@ var rules = []rule{
 		why: "how to reach a cluster, TLS and SASL, from flags and files: it knows nothing of pipelines",
 	},
 	{
+		pkg: "internal/profile", others: []string{"github.com/BurntSushi/toml", "github.com/spf13/pflag"},
+		why: "flag, environment, profile file, default: which of them wins is decided for any flags",
+	},
+	{
 		pkg: "internal/access", ours: []string{"", "topics"}, others: []string{kmsg},
 		why: "the permissions of each role are a table: the check of a user, the tests and the document share it",
 	},
@@ -154,7 +158,7 @@ var rules = []rule{
 		pkg: "cmd/...",
 		ours: []string{
 			"", "kafka", "topics", "offsets", "requests", "watermark",
-			"internal/lanefile",
+			"internal/lanefile", "internal/profile",
 			"internal/status", "internal/exporter", "internal/web", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
 		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},

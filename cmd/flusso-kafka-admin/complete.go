@@ -22,6 +22,9 @@ func completeNothing(*cobra.Command, []string, string) ([]cobra.Completion, cobr
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeFormats completes how to answer.
+var completeFormats = cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)
+
 // completeSinks completes the first argument with the pipeline's sinks, and
 // nothing behind it: SINK, SINK INDEX….
 func completeSinks(t *target) cobra.CompletionFunc {
@@ -48,7 +51,6 @@ func completeSinkList(t *target) cobra.CompletionFunc {
 		if i := strings.LastIndexByte(typed, ','); i >= 0 {
 			before, last = typed[:i+1], typed[i+1:]
 		}
-		t.sinks = nil // the flag under completion is not what is asked for
 		named := strings.Split(before, ",")
 		var out []cobra.Completion
 		for _, sink := range t.sinkNames(cmd, last) {
@@ -127,6 +129,9 @@ func (t *target) completing(cmd *cobra.Command, ask func(context.Context, *conne
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	if _, err := settle(cmd, t.streams); err != nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
 	client, err := t.Dial(ctx)
@@ -142,7 +147,8 @@ func (t *target) addCompletions(cmd *cobra.Command) {
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"pipeline":       completePipelines(t),
 		"sinks":          completeSinkList(t),
-		"format":         cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
+		"format":         completeFormats,
+		"profile":        completeProfiles(t.streams),
 		"sasl-mechanism": cobra.FixedCompletions(connect.Mechanisms(), cobra.ShellCompDirectiveNoFileComp),
 		"brokers":        completeNothing,
 		"sasl-user":      completeNothing,

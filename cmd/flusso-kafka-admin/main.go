@@ -27,7 +27,7 @@ func main() {
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, os.Args[1:], streams{
-			out: os.Stdout, err: os.Stderr, getenv: os.Getenv, columns: columns(os.Stdout),
+			out: os.Stdout, err: os.Stderr, getenv: os.Getenv, configDir: os.UserConfigDir, columns: columns(os.Stdout),
 		})
 	}()
 	select {

@@ -13,6 +13,7 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/connect"
+	"github.com/flusso/flusso-kafka/internal/profile"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -41,6 +42,7 @@ func addTarget(cmd *cobra.Command, s streams) *target {
 	flags.StringSliceVar(&t.sinks, "sinks", nil, "sinks of the pipeline (default: those with a topic PIPELINE.lane.SINK)")
 	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how `long` all of it may take")
 	flags.StringVar(&t.format, "format", "text", "text or json")
+	flags.String("profile", "", "`name` of a profile for what is not given, or none ($"+profile.EnvProfile+")")
 	t.addCompletions(cmd)
 	return t
 }
@@ -80,15 +82,23 @@ func (t *target) run(ctx context.Context, do func(context.Context, *cluster) err
 // check refuses what no cluster needs to be asked about.
 func (t *target) check() (topics.Pipeline, error) {
 	if t.name == "" {
-		return topics.Pipeline{}, usageError{fmt.Errorf("no pipeline named: give --pipeline or set %s", envPipeline)}
+		return topics.Pipeline{}, usageError{fmt.Errorf("no pipeline named: give --pipeline or set %s, or choose a profile that names one with --profile (profile list)", envPipeline)}
 	}
 	if t.timeout <= 0 {
 		return topics.Pipeline{}, usageError{fmt.Errorf("--timeout %s: give a positive one", t.timeout)}
 	}
-	if t.format != "text" && t.format != "json" {
-		return topics.Pipeline{}, usageError{fmt.Errorf("--format %q: text or json", t.format)}
+	if err := checkFormat(t.format); err != nil {
+		return topics.Pipeline{}, err
 	}
 	return topics.NewPipeline(t.name)
+}
+
+// checkFormat refuses a format that there is not.
+func checkFormat(format string) error {
+	if format != "text" && format != "json" {
+		return usageError{fmt.Errorf("--format %q: text or json", format)}
+	}
+	return nil
 }
 
 // lanes returns the lanes that --sinks names, else those that have a topic.

@@ -11,6 +11,7 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/connect"
+	"github.com/flusso/flusso-kafka/internal/profile"
 )
 
 // Exit codes.
@@ -24,7 +25,9 @@ const (
 type streams struct {
 	out, err io.Writer
 	getenv   func(string) string
-	columns  int // of the terminal that out is, 0 where it is none
+	// configDir returns the user's configuration directory; nil where there is none.
+	configDir func() (string, error)
+	columns   int // of the terminal that out is, 0 where it is none
 }
 
 // run is main without the process: it runs one command and returns its code.
@@ -60,6 +63,7 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
 		},
 	}
+	root.PersistentPreRunE = settleFirst(s)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", maxColumns)))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
@@ -74,6 +78,7 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 		newRequest(s),
 		newServe(s),
 		newTopic(s),
+		newProfile(s),
 		newVersion(s),
 		newCompletion(s),
 	)
@@ -92,8 +97,9 @@ func isUsage(err error) bool {
 		usage  usageError
 		option *connect.OptionError
 		name   *flusso.NameError
+		wrong  *profile.Error
 	)
-	return errors.As(err, &usage) || errors.As(err, &option) || errors.As(err, &name) || errors.Is(err, connect.ErrNoBrokers)
+	return errors.As(err, &wrong) || errors.As(err, &usage) || errors.As(err, &option) || errors.As(err, &name) || errors.Is(err, connect.ErrNoBrokers)
 }
 
 // noArgs refuses arguments, an unknown command among them.

@@ -144,9 +144,7 @@ func writeCheck(w io.Writer, a checkAnswer) error {
 		}
 		_ = paragraph(&b, fmt.Sprintf("%-9s", f.Severity), line)
 		_ = paragraph(&b, indent, f.Why)
-		for help := range strings.SplitSeq(f.Help, "; ") {
-			writeCommand(&b, indent, help)
-		}
+		writeCommand(&b, indent, f.Help)
 	}
 	if len(a.Findings) > 0 {
 		b.WriteByte('\n')

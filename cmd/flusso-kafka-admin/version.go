@@ -26,17 +26,18 @@ the revision.`,
 				info = &debug.BuildInfo{}
 			}
 			b := newBuild(info)
-			switch format {
-			case "json":
-				return writeJSON(s.out, b)
-			case "text":
-				_, err := fmt.Fprintln(s.out, b)
+			if err := checkFormat(format); err != nil {
 				return err
 			}
-			return usageError{fmt.Errorf("--format %q: text or json", format)}
+			if format == "json" {
+				return writeJSON(s.out, b)
+			}
+			_, err := fmt.Fprintln(s.out, b)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	_ = cmd.RegisterFlagCompletionFunc("format", completeFormats)
 	return cmd
 }
 
