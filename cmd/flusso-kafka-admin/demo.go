@@ -31,7 +31,20 @@ difference exits 1.
 With --data the broker, the source and the sinks keep everything there, and the
 next run over the same directory goes on from it, also after a kill -9. The
 embedded broker is for trying and for tests; production is Apache Kafka.`,
-		Example: "  flusso-kafka-admin demo --for 20s\n  flusso-kafka-admin demo --data ./demo-data --seed 42",
+		Example: `  $ flusso-kafka-admin demo --for 14s
+  new source demo-1-7edc5142
+  …
+  00:14  source 856,879  watermark 856,879, all lanes drained
+         archive  waiting   acked      856,879       0 batches       0 envelopes   0.0 s behind
+         search   waiting   acked      856,879       0 batches       0 envelopes   0.0 s behind
+
+  sink     index     source rows  documents  missing    extra different  result
+  archive  customers         300        300        0        0         0  equal
+  archive  orders            995        995        0        0         0  equal
+  search   customers         300        300        0        0         0  equal
+  search   orders            995        995        0        0         0  equal
+
+  $ flusso-kafka-admin demo --data ./demo-data --seed 42   # goes on from there the next time`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if length < time.Second {

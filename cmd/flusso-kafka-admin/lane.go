@@ -10,7 +10,11 @@ func newLane(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lane",
 		Short: "Look at a lane, and repair it",
-		Args:  noArgs,
+		Long: `Look at the lane of a sink, and repair it. What moves a lane wants its sink to be
+stopped, shows what it would do with --dry-run and does it with --yes.`,
+		Example: `  $ flusso-kafka-admin lane accept search --dry-run
+  group shop.sink.search: offset 8 → 8, acked through none → 40 (dry run, nothing committed)`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
 		},

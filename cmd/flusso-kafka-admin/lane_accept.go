@@ -31,7 +31,10 @@ again with "request send", or know that it does without them.
 
 JSON: {"pipeline", "sink", "priorOffset", "offset", "priorThrough", "through",
 "committed", "members"}. Members are those that keep it from being committed.`,
-		Example: "  flusso-kafka-admin lane accept search --pipeline shop --dry-run",
+		Example: `  $ flusso-kafka-admin lane accept search --dry-run
+  group shop.sink.search: offset 8 → 8, acked through none → 40 (dry run, nothing committed)
+  $ flusso-kafka-admin lane accept search --yes
+  group shop.sink.search: offset 8 → 8, acked through none → 40 (committed)`,
 
 		ValidArgsFunction: completeSinks(t),
 		Args: func(cmd *cobra.Command, args []string) error {

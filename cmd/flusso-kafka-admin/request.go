@@ -17,6 +17,11 @@ func newRequest(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request",
 		Short: "Look at the request lane, and ask for backfills",
+		Long: `Look at the request lane, and ask for backfills. A request waits there until the
+ingest engine has completed it, also while no engine runs.`,
+		Example: `  $ flusso-kafka-admin request list
+  sink     offset    age  indexes
+  archive       3  0.0 s  orders, customers`,
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
@@ -37,6 +42,9 @@ engine needs to run.
 JSON: {"pipeline", "requests": [{"offset", "sink", "indexes", "sentAt",
 "seconds", "error"}]}. "error" is there instead of sink and indexes for a record
 that is no request of ours; it makes the exit code 1.`,
+		Example: `  $ flusso-kafka-admin request list
+  sink     offset    age  indexes
+  archive       3  0.0 s  orders, customers`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.run(cmd.Context(), t.requestList)
@@ -58,7 +66,8 @@ Index names are not checked: only the ingest engine knows the source's, and it
 refuses or ignores others. Mind the spelling.
 
 JSON: {"pipeline", "sink", "indexes", "waitingBefore", "sent"}.`,
-		Example: "  flusso-kafka-admin request send search orders customers --pipeline shop --yes",
+		Example: `  $ flusso-kafka-admin request send archive orders customers --yes
+  backfill of orders, customers for archive: its requests waiting 0 → 1 (sent)`,
 
 		ValidArgsFunction: completeSinks(t),
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -56,6 +56,11 @@ func newRoot(s streams) *cobra.Command {
 
 Standard output is the answer, standard error the rest. Exit codes: 0 all is
 well, 1 something was found or failed, 2 the command was not understood.`,
+		Example: `  $ export FLUSSO_KAFKA_BROKERS=kafka:9092 FLUSSO_KAFKA_PIPELINE=shop
+  $ flusso-kafka-admin lag
+  sink        acked      tail  batches  envelopes  bytes  changes    age
+  archive  56659526  56660446        3          6  584 B        6  0.0 s
+  search   56660446  56660446        0          0    0 B        0  0.0 s`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,

@@ -19,6 +19,8 @@ known, and the Go release. A version (devel) was built from a checkout.
 JSON: {"version", "revision", "time", "modified", "go"}. Revision and time are
 empty where the build does not know them; modified says that files differed from
 the revision.`,
+		Example: `  $ flusso-kafka-admin version
+  flusso-kafka-admin (devel) go1.26.8`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			info, ok := debug.ReadBuildInfo()
