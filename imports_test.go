@@ -158,7 +158,7 @@ var rules = []rule{
 		pkg: "cmd/...",
 		ours: []string{
 			"", "kafka", "topics", "offsets", "requests", "watermark",
-			"internal/lanefile", "internal/profile",
+			"internal/lanefile", "internal/members", "internal/profile",
 			"internal/status", "internal/exporter", "internal/web", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
 		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},

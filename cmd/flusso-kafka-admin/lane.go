@@ -20,6 +20,6 @@ stopped, shows what it would do with --dry-run and does it with --yes.`,
 		},
 	}
 	t := addTarget(cmd, s)
-	cmd.AddCommand(newLaneAccept(t), newLanePeek(t), newLaneSkip(t))
+	cmd.AddCommand(newLaneAccept(t), newLanePeek(t), newLaneSkip(t), newLaneReplay(t))
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -124,6 +125,48 @@ func following(last wire.Header, item flusso.LaneItem, incarnation string) wire.
 		Bytes: last.Totals.Bytes + size, Changes: last.Totals.Changes + h.Changes,
 	}
 	return h
+}
+
+// engines is the key of a script's attached engine.
+type engines struct{}
+
+// attachEngine keeps a member in the ingest group until `leave`: engine
+func attachEngine(ts *testscript.TestScript, _ bool, _ []string) {
+	c, _ := clusterOf(ts)
+	assigned := make(chan struct{})
+	cl := c.Client(tb{ts: ts}, kgo.ConsumerGroup(pipelineName+".ingest"), kgo.ConsumeTopics(pipelineName+".requests"),
+		kgo.Balancers(kgo.RangeBalancer()), kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(assigned) }))
+	select {
+	case <-assigned:
+	case <-time.After(10 * time.Second):
+		ts.Fatalf("the ingest group gave no assignment")
+	}
+	*ts.Value(engines{}).(**kgo.Client) = cl
+}
+
+// leaveEngine ends it: leave
+func leaveEngine(ts *testscript.TestScript, _ bool, _ []string) {
+	(*ts.Value(engines{}).(**kgo.Client)).Close()
+}
+
+// cutFile takes the last byte off a file: cut FILE
+func cutFile(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	info, err := os.Stat(name)
+	ts.Check(err)
+	ts.Check(os.Truncate(name, info.Size()-1))
+}
+
+// recreateLane deletes a lane's topic and creates it anew: recreate SINK
+func recreateLane(ts *testscript.TestScript, _ bool, args []string) {
+	c, cl := clusterOf(ts)
+	topic := pipelineName + ".lane." + args[0]
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err := kadm.NewClient(cl).DeleteTopic(ctx, topic)
+	ts.Check(err)
+	c.CreateTopic(tb{ts: ts}, topic)
 }
 
 // trimLane deletes what is below an offset: trim SINK OFFSET

@@ -35,6 +35,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TMPDIR", env.Getenv("WORK"))
 			env.Values[brokers{}] = new(*kfaketest.Cluster)
 			env.Values[faults{}] = new(*kfaketest.Injected)
+			env.Values[engines{}] = new(*kgo.Client)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -42,6 +43,10 @@ func TestScripts(t *testing.T) {
 			"lane":     makeLane,
 			"put":      putItems,
 			"trim":     trimLane,
+			"engine":   attachEngine,
+			"leave":    leaveEngine,
+			"cut":      cutFile,
+			"recreate": recreateLane,
 			"send":     sendRequest,
 			"ack":      ackRequests,
 			"attach":   attachTo,
