@@ -21,6 +21,12 @@ type Metadata = wire.Metadata
 // Retirement says who took a lane out of the watermark, when and why.
 type Retirement = wire.Retirement
 
+// What a retirement may say, in bytes of UTF-8.
+const (
+	MaxRetiredBy  = wire.MaxRetiredBy
+	MaxRetiredWhy = wire.MaxRetiredWhy
+)
+
 // Totals are running counts of a lane.
 type Totals = wire.Totals
 

@@ -15,6 +15,7 @@ import (
 type Trim struct {
 	Lane    topics.Lane
 	TopicID [16]byte
+	Before  Commit        // what the group had
 	Start   flusso.Offset // log start before
 	UpTo    flusso.Offset // log start afterwards; not below Start
 	Floor   flusso.Offset // how far the lane is acked for certain
@@ -50,7 +51,7 @@ func (s *Store) PlanTrim(ctx context.Context, lane topics.Lane, to flusso.Offset
 	if err != nil {
 		return Trim{}, err
 	}
-	t := Trim{Lane: lane, TopicID: st.ends.TopicID, Start: st.ends.Start, UpTo: st.ends.Start, Floor: flusso.NoOffset}
+	t := Trim{Lane: lane, TopicID: st.ends.TopicID, Before: st.commit, Start: st.ends.Start, UpTo: st.ends.Start, Floor: flusso.NoOffset}
 	if st.commit.Own() && st.commit.Meta.TopicID == st.ends.TopicID {
 		t.Floor = st.commit.Offset
 	}
@@ -86,4 +87,17 @@ func (s *Store) PlanTrim(ctx context.Context, lane topics.Lane, to flusso.Offset
 	}
 	t.Items, t.Bytes = gone.Batches, gone.Bytes
 	return t, nil
+}
+
+// StillAcked looks again right before a trim: a [*MovedError] when the group does
+// not vouch any more for what would be deleted.
+func (s *Store) StillAcked(ctx context.Context, t Trim) error {
+	now, err := s.committed(ctx, t.Lane)
+	if err != nil {
+		return err
+	}
+	if now.Own() && now.Meta.TopicID == t.TopicID && now.Offset > t.UpTo {
+		return nil
+	}
+	return &MovedError{Lane: t.Lane, Planned: t.Before, Now: now}
 }

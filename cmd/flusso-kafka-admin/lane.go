@@ -20,6 +20,9 @@ stopped, shows what it would do with --dry-run and does it with --yes.`,
 		},
 	}
 	t := addTarget(cmd, s)
-	cmd.AddCommand(newLaneAccept(t), newLanePeek(t), newLaneSkip(t), newLaneReplay(t))
+	cmd.AddCommand(
+		newLaneAccept(t), newLaneDelete(t), newLanePeek(t), newLaneReplay(t), newLaneRestore(t), newLaneRetire(t),
+		newLaneRewind(t), newLaneSkip(t), newLaneTrim(t),
+	)
 	return cmd
 }

@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"send":     sendRequest,
 			"ack":      ackRequests,
 			"attach":   attachTo,
+			"group":    makeGroup,
 			"fault":    faultOn,
 			"grown":    waitGrown,
 			"appendto": appendTo,
@@ -214,6 +215,18 @@ func ackRequests(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(responses.Error())
 }
 
+// makeGroup makes a group without members, with an offset in some lane: group NAME
+func makeGroup(ts *testscript.TestScript, _ bool, args []string) {
+	_, cl := clusterOf(ts)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var os kadm.Offsets
+	os.Add(kadm.Offset{Topic: pipelineName + ".lane.audit", LeaderEpoch: -1})
+	responses, err := kadm.NewClient(cl).CommitOffsets(ctx, args[0], os)
+	ts.Check(err)
+	ts.Check(responses.Error())
+}
+
 // attachTo keeps a member in a sink's group until the script ends: attach SINK
 func attachTo(ts *testscript.TestScript, _ bool, args []string) {
 	c, _ := clusterOf(ts)
@@ -238,7 +251,7 @@ func faultOn(ts *testscript.TestScript, _ bool, args []string) {
 	c, _ := clusterOf(ts)
 	keys := map[string]kmsg.Key{
 		"offset-fetch": kmsg.OffsetFetch, "list-offsets": kmsg.ListOffsets, "describe-groups": kmsg.DescribeGroups,
-		"metadata": kmsg.Metadata, "fetch": kmsg.Fetch, "produce": kmsg.Produce, "offset-commit": kmsg.OffsetCommit,
+		"metadata": kmsg.Metadata, "fetch": kmsg.Fetch, "produce": kmsg.Produce, "offset-commit": kmsg.OffsetCommit, "delete-topics": kmsg.DeleteTopics,
 	}
 	key, ok := keys[args[0]]
 	if !ok {

@@ -100,6 +100,9 @@ func (c *cluster) readMark(ctx context.Context, in incarnation, lags map[topics.
 // line says in one line where the watermark is and who holds it.
 func (a markAnswer) line() string {
 	w := a.mark
+	if len(w.Holders) == 0 {
+		return w.Position.String() + ": every lane is retired"
+	}
 	if w.Position == flusso.NoPosition {
 		return "none: " + strings.Join(w.Holders, ", ") + " acked nothing that counts"
 	}
@@ -121,7 +124,7 @@ func (a markAnswer) line() string {
 func (a markAnswer) problems() []string {
 	var what []string
 	for _, f := range a.mark.Floors {
-		if f.State != flusso.FloorAcked {
+		if f.State != flusso.FloorAcked && f.State != flusso.FloorRetired {
 			p := fmt.Sprintf("floor of %s: %s", f.Sink, f.State)
 			if f.Detail != "" {
 				p += ": " + f.Detail
