@@ -105,8 +105,12 @@ var weaker = map[kmsg.ACLOperation]kmsg.ACLOperation{
 // prove shows that a role's permissions are enough, and none of them too much:
 // with all of them every action works, and without any one of them the action
 // that lacks names fails, with words that say what is missing.
-func (b *secured) prove(t *testing.T, user string, all []access.Permission, actions []action, lacks map[string]lack) {
+//
+// It is also what `topic check --role` says of each, before anything fails.
+func (b *secured) prove(t *testing.T, user string, role access.Role, roleSinks string, actions []action, lacks map[string]lack) {
 	t.Helper()
+	all := permissions(t, role, roleSinks)
+	foresees := b.foresees(t, user, role, roleSinks)
 	a := acls{probe.Client(t, b.Addr(), b.super()...)}
 	if err := a.grant(t.Context(), user, all...); err != nil {
 		t.Fatal(err)
@@ -147,6 +151,7 @@ func (b *secured) prove(t *testing.T, user string, all []access.Permission, acti
 			t.Logf("without %s, after %s:\n  %s: %v", p, time.Since(began).Round(time.Millisecond), act.name, err)
 			return nil
 		})
+		probe.Within(t, shortly, "topic check says that it is missing", func(ctx context.Context) error { return foresees(ctx, p, false) })
 		if err := a.grant(t.Context(), user, p); err != nil {
 			t.Fatal(err)
 		}
@@ -156,6 +161,9 @@ func (b *secured) prove(t *testing.T, user string, all []access.Permission, acti
 			}
 		}
 		probe.Within(t, shortly, fmt.Sprintf("%s works again with %s", act.name, p), act.do)
+	}
+	for _, p := range all {
+		probe.Within(t, shortly, "topic check says that it is there", func(ctx context.Context) error { return foresees(ctx, p, true) })
 	}
 	for permission := range lacks {
 		found := false

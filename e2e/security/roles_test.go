@@ -130,7 +130,7 @@ func TestF4_what_an_ingest_engine_needs(t *testing.T) {
 		{"mirror and trim", func(ctx context.Context) error { return b.maintain(ctx, cfg, super) }},
 		{"abort a transaction that hangs", func(ctx context.Context) error { return b.abortHanging(ctx, b.as("ingest"), lane(t, "audit")) }},
 	}
-	b.prove(t, "ingest", permissions(t, access.Ingest, ""), actions, map[string]lack{
+	b.prove(t, "ingest", access.Ingest, "audit,search", actions, map[string]lack{
 		"Read on topics shop.*":                    {"publish", []string{"Read on topic shop.lane."}},
 		"DescribeConfigs on topics shop.*":         {"publish", []string{"DescribeConfigs on topic shop."}},
 		"Write on topics shop.lane.*":              {"publish", []string{"Write on topic shop.lane."}},
@@ -271,7 +271,7 @@ func TestF4_what_a_sink_needs(t *testing.T) {
 		}},
 		{"ask for a backfill", func(ctx context.Context) error { return stream(ctx, cfg, request) }},
 	}
-	b.prove(t, "search", permissions(t, access.Sink, "search"), actions, map[string]lack{
+	b.prove(t, "search", access.Sink, "search", actions, map[string]lack{
 		"Read on topic shop.lane.search":            {"apply", []string{"Read on topic shop.lane.search"}},
 		"DescribeConfigs on topic shop.lane.search": {"apply", []string{"DescribeConfigs on topic shop.lane.search"}},
 		"Read on group shop.sink.search":            {"apply", []string{"Read on group shop.sink.search"}},
