@@ -10,8 +10,9 @@ SHELL := bash
 # has no use for debug symbols in binaries that live for one run.
 GO_TEST  := go test -tags synctests -ldflags=-w
 CHECKED  := -race -shuffle=on
+GORELEASER = go tool -modfile=$(CURDIR)/tools/dist/go.mod goreleaser
 LINT     := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
-MODULES  := . e2e examples/postgres deploy
+MODULES  := . e2e examples/postgres deploy tools/platforms
 PACKAGES ?= ./...
 FUZZTIME ?= 10s
 FOR      ?= 20s
@@ -30,9 +31,22 @@ demo: ## run the whole pipeline in one process, nothing installed (FOR=20s)
 build: ## build bin/flusso-kafka-admin
 	go build -trimpath -o bin/flusso-kafka-admin ./cmd/flusso-kafka-admin
 
+.PHONY: dist
+dist: ## archives and checksums for every platform, into bin/dist (its tool takes minutes to compile the first time)
+	$(GORELEASER) check
+	version=$$(git describe --tags --exact-match 2>/dev/null || TZ=UTC git log -1 --abbrev=12 --date=format-local:%Y%m%d%H%M%S --format=v0.0.0-%cd-%h); \
+	[[ -z $$(git status --porcelain) ]] || version+=-dirty; \
+	VERSION=$${version#v} COMMIT_DATE=$$(git log -1 --format=%cI) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(GORELEASER) release --snapshot --clean
+
+.PHONY: dist-check
+dist-check: ## what `make dist` builds compiles on every platform, and is the same bytes wherever it is built
+	@echo '== platforms'
+	cd tools/platforms && go test -shuffle=on -timeout 8m ./...
+
 .PHONY: test
-test: setup ## run everything: unit, conformance, deploy, examples, Python reader, e2e on real Kafka
-	@$(MAKE) --no-print-directory -k test-unit test-python test-deploy test-examples test-e2e
+test: setup ## run everything: unit, conformance, deploy, platforms, examples, Python reader, e2e on real Kafka
+	@$(MAKE) --no-print-directory -k test-unit test-python test-deploy dist-check test-examples test-e2e
 
 .PHONY: setup
 setup: ## install what the tests need and this machine lacks (as root on Debian or Ubuntu)
