@@ -51,7 +51,8 @@ over, damage, and at last the end.`,
     upsert  orders/1     7 B
     delete  orders/gone
   more follows: go on with --from-offset 4`,
-		Args: oneSink,
+		Args:              oneSink,
+		ValidArgsFunction: completeSinks(t),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.check(cmd); err != nil {
 				return err

@@ -54,7 +54,8 @@ item go with it.`,
   It gives up position 20: the watermark may pass it, although the sink never applied this.
   "lane replay item.jsonl" publishes its 2 envelopes back as a snapshot batch, without a position;
   it leaves out documents that the lane has a later state of.`,
-		Args: oneSink,
+		Args:              oneSink,
+		ValidArgsFunction: completeSinks(t),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if save == "" {
 				return usageError{errors.New("--save: name the file that the item is saved to before it is skipped")}

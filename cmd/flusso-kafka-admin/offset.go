@@ -63,7 +63,8 @@ start is unknown, and the exit code then 1.`,
   position 30 of the lane of search is offset 6, which confirms position 30: the newest item below
   it is sequence 3, a live batch of incarnation test-1, which ends at offset 6 (known by read: 3
   reads)`,
-		Args: tr.args,
+		Args:              tr.args,
+		ValidArgsFunction: completeSinks(t),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.run(cmd.Context(), func(ctx context.Context, c *cluster) error {
 				lane, err := laneOf(c, args[0])
