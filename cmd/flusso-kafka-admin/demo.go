@@ -45,7 +45,7 @@ embedded broker is for trying and for tests; production is Apache Kafka.`,
   search   orders            995        995        0        0         0  equal
 
   $ flusso-kafka-admin demo --data ./demo-data --seed 42   # goes on from there the next time`,
-		Args:    noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if length < time.Second {
 				return usageError{fmt.Errorf("--for %s: give at least 1s", length)}

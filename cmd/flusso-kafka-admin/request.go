@@ -22,7 +22,7 @@ ingest engine has completed it, also while no engine runs.`,
 		Example: `  $ flusso-kafka-admin request list
   sink     offset    age  indexes
   archive       3  0.0 s  orders, customers`,
-		Args:  noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
 		},
