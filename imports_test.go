@@ -161,7 +161,7 @@ var rules = []rule{
 			"internal/lanefile", "internal/members", "internal/profile",
 			"internal/status", "internal/exporter", "internal/web", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
-		others: []string{twmb, "github.com/spf13/", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
+		others: []string{twmb, "github.com/spf13/", "github.com/charmbracelet/x/ansi", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
 		why:    "the shell around the leaves; only its demo, and what publishes a skipped item back, open the adapter",
 	},
 }

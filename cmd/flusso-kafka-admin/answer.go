@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	flusso "github.com/flusso/flusso-kafka"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/flusso/flusso-kafka/internal/status"
 )
 
 // maxColumns is the width that text answers keep to.
@@ -43,6 +43,13 @@ type table struct {
 	rows  [][]string
 }
 
+// headings shows the first row as such, on a terminal.
+func (t *table) headings(p palette) {
+	for i, cell := range t.rows[0] {
+		t.rows[0][i] = p.bold(cell)
+	}
+}
+
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // minFirst is how far the first column shrinks for the others.
@@ -54,7 +61,7 @@ func (t *table) writeTo(w io.Writer) error {
 	widths := make([]int, len(t.right))
 	for _, row := range t.rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], ansi.StringWidth(cell))
 		}
 	}
 	total := 2 * (len(widths) - 1)
@@ -71,7 +78,7 @@ func (t *table) writeTo(w io.Writer) error {
 				b.WriteString("  ")
 			}
 			cell = cut(cell, widths[i])
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			pad := strings.Repeat(" ", widths[i]-ansi.StringWidth(cell))
 			if t.right[i] {
 				b.WriteString(pad + cell)
 			} else {
@@ -85,23 +92,19 @@ func (t *table) writeTo(w io.Writer) error {
 	return nil
 }
 
-func cut(s string, columns int) string {
-	if utf8.RuneCountInString(s) <= columns {
-		return s
-	}
-	return string([]rune(s)[:columns-1]) + "…"
-}
+// cut shortens s to so many columns; colours do not count.
+func cut(s string, columns int) string { return ansi.Truncate(s, columns, "…") }
 
 // paragraph writes text in lines of at most [maxColumns], the first after
 // label, the others indented as far.
 func paragraph(w io.Writer, label, text string) error {
-	indent := strings.Repeat(" ", utf8.RuneCountInString(label))
+	indent := strings.Repeat(" ", ansi.StringWidth(label))
 	line := label
 	empty := true
 	var lines []string
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || r == '\n' }) {
 		word = strings.ReplaceAll(word, noBreak, " ")
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > maxColumns {
+		if !empty && ansi.StringWidth(line)+1+ansi.StringWidth(word) > maxColumns {
 			lines = append(lines, line)
 			line, empty = indent, true
 		}
@@ -121,51 +124,14 @@ const noBreak = "\u00a0"
 // tied keeps a number and its unit on one line of a paragraph.
 func tied(s string) string { return strings.ReplaceAll(s, " ", noBreak) }
 
-// position is a position in JSON: a string of digits, since numbers above 2^53
-// lose theirs in many readers; null for none.
-type position flusso.Position
-
-// MarshalJSON implements [json.Marshaler].
-func (p position) MarshalJSON() ([]byte, error) {
-	if flusso.Position(p) == flusso.NoPosition {
-		return []byte("null"), nil
-	}
-	return []byte(strconv.Quote(flusso.Position(p).String())), nil
-}
-
-// offset is an offset in JSON: null when it is not known.
-type offset flusso.Offset
-
-// MarshalJSON implements [json.Marshaler].
-func (o offset) MarshalJSON() ([]byte, error) {
-	if o < 0 {
-		return []byte("null"), nil
-	}
-	return strconv.AppendInt(nil, int64(o), 10), nil
-}
+// Positions and offsets in JSON.
+type (
+	position = status.Position
+	offset   = status.Offset
+)
 
 // age shows a duration in the unit that suits it.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%.1f min", d.Minutes())
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%.1f h", d.Hours())
-	}
-	return fmt.Sprintf("%.1f d", d.Hours()/24)
-}
+func age(d time.Duration) string { return status.Age(d.Seconds()) }
 
 // size shows bytes in the unit that suits them.
-func size(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	f, i := float64(n), 0
-	for f >= 1024 && i < len(units)-1 {
-		f, i = f/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", f, units[i])
-}
+func size(n uint64) string { return status.Size(n) }

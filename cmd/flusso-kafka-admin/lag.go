@@ -1,13 +1,14 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/flusso/flusso-kafka/offsets"
-	"github.com/flusso/flusso-kafka/topics"
+	"github.com/flusso/flusso-kafka/internal/status"
 )
 
 func newLag(s streams) *cobra.Command {
@@ -20,132 +21,124 @@ the running totals in the lanes' headers and are exact whatever the backlog; no
 engine needs to run. A number that is not known is shown as -, never as 0, and
 the exit code is then 1.
 
-JSON: {"pipeline", "lanes": [{"sink", "known", "acked", "tail", "batches",
-"envelopes", "bytes", "changes", "seconds", "gap": {"from", "to", "items"},
-"error"}]}. Positions ("acked", "tail") are strings of digits, or null for none;
-counts are null when they are not known; "items" of a gap is null likewise.`,
+--lag shows the lanes that match: '>0', 'envelopes>=100', 'bytes>10MiB',
+'seconds>60', 'seconds>5min'; without a word, batches count. A lane whose lag is
+not known matches always. Operators: > >= < <= = !=.
+
+JSON: docs/json.md; one line for each report with --watch.`,
 		Args: noArgs,
 	}
 	t := addTarget(cmd, s)
+	show := &showing{}
+	show.addWatch(cmd)
+	filter := cmd.Flags().String("lag", "", "show lanes whose lag matches `condition`, as in '>0'")
+	order := cmd.Flags().String("sort", "sink", "sink, or lag, age, bytes: the most first")
+	completeFlag(cmd, "lag", completeNothing)
+	completeFlag(cmd, "sort", cobra.FixedCompletions(lagOrders, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return t.run(cmd.Context(), t.lag)
+		match, err := parseCondition(*filter)
+		if err != nil {
+			return usageError{fmt.Errorf("--lag %q: %w", *filter, err)}
+		}
+		if !slices.Contains(lagOrders, *order) {
+			return usageError{fmt.Errorf("--sort %q: one of %s", *order, strings.Join(lagOrders, ", "))}
+		}
+		lanes := func(v view) []status.Lane {
+			out := []status.Lane{}
+			for _, l := range v.Lanes {
+				if match.holds(l) {
+					out = append(out, l)
+				}
+			}
+			sortLanes(out, *order)
+			return out
+		}
+		return t.show(cmd.Context(), show, answer{
+			options: status.Options{LanesOnly: true},
+			json: func(v view) any {
+				return struct {
+					Pipeline string                 `json:"pipeline"`
+					Lanes    []status.Lane          `json:"lanes"`
+					Rates    map[string]status.Rate `json:"rates,omitempty"`
+				}{v.Pipeline, lanes(v), v.rates}
+			},
+			text:  func(p *page, v view) error { return writeLag(p, v, lanes(v)) },
+			found: func(v view) []string { return foundIn(v.Report, unknownLag) },
+		})
 	}
 	return cmd
 }
 
-// laneLag is a lane's lag as it is answered.
-type laneLag struct {
-	Sink      string   `json:"sink"`
-	Known     bool     `json:"known"`
-	Acked     position `json:"acked"`
-	Tail      position `json:"tail"`
-	Batches   *uint64  `json:"batches"`
-	Envelopes *uint64  `json:"envelopes"`
-	Bytes     *uint64  `json:"bytes"`
-	Changes   *uint64  `json:"changes"`
-	Seconds   *float64 `json:"seconds"`
-	Gap       *laneGap `json:"gap,omitempty"`
-	Error     string   `json:"error,omitempty"`
+// unknownLag reports whether a finding makes a lane's lag a matter of doubt.
+func unknownLag(f status.Finding) bool {
+	switch f.Code {
+	case status.CodeGap, status.CodeGroupMissing, status.CodeLaneMissing, status.CodeRecreated, status.CodeUnverified, status.CodeLookup:
+		return f.Severity != status.Note
+	}
+	return false
 }
 
-type laneGap struct {
-	From  offset  `json:"from"`
-	To    offset  `json:"to"`
-	Items *uint64 `json:"items"` // null when it is not known
-}
-
-func newLaneLag(sink string, l offsets.Lag) laneLag {
-	out := laneLag{Sink: sink, Known: l.Known && l.Err == nil}
-	if l.Err != nil {
-		out.Error = l.Err.Error()
-		return out
-	}
-	out.Acked, out.Tail = position(l.Through), position(l.NewestTo)
-	if out.Known {
-		seconds := l.Age.Seconds()
-		out.Batches, out.Envelopes, out.Bytes, out.Changes, out.Seconds = &l.Batches, &l.Envelopes, &l.Bytes, &l.Changes, &seconds
-	}
-	if l.Gap != nil {
-		out.Gap = &laneGap{From: offset(l.Gap.From), To: offset(l.Gap.To)}
-		if l.Gap.Known {
-			out.Gap.Items = &l.Gap.Items
-		}
-	}
-	return out
-}
-
-// problem says what is wrong with a lane's lag itself; empty for nothing.
-func problem(l topics.Lane, lag offsets.Lag) string {
-	switch {
-	case lag.Err != nil:
-		return lag.Err.Error()
-	case !lag.Known:
-		return fmt.Sprintf("nothing is committed by group %s: it never attached, or expired; %d batches wait in the log at most", l.Group(), lag.Retained.Batches)
-	case lag.Gap != nil && (!lag.Gap.Known || lag.Gap.Items > 0):
-		lost := "an unknown number of items"
-		if lag.Gap.Known {
-			lost = fmt.Sprintf("%d items", lag.Gap.Items)
-		}
-		return fmt.Sprintf("gap: offsets %s to %s are gone with %s that were not acked: stop the sink, accept the gap (lane accept %s), then seed the sink again (request send %s)",
-			lag.Gap.From, lag.Gap.To, lost, l.Sink, l.Sink)
-	}
-	return ""
-}
-
-func (t *target) lag(ctx context.Context, c *cluster) error {
-	lags, err := c.store.Lag(ctx, c.lanes)
-	if err != nil && len(lags) == 0 {
-		return fmt.Errorf("look up the lag of pipeline %s: %w", c.pipeline, err)
-	}
-	answer := struct {
-		Pipeline string    `json:"pipeline"`
-		Lanes    []laneLag `json:"lanes"`
-	}{Pipeline: c.pipeline.String()}
-	tab := &table{right: []bool{false, true, true, true, true, true, true, true}}
+func writeLag(p *page, v view, lanes []status.Lane) error {
+	tab := &table{right: []bool{false, true, true, true, true, true, true, true, true, true}}
 	tab.add("sink", "acked", "tail", "batches", "envelopes", "bytes", "changes", "age")
-	var details [][2]string
-	var what []string
-	for _, l := range c.lanes {
-		lag := lags[l]
-		answer.Lanes = append(answer.Lanes, newLaneLag(l.Sink, lag))
-		tab.add(append([]string{l.Sink}, lagCells(lag)...)...)
-		if p := problem(l, lag); p != "" {
-			details = append(details, [2]string{l.Sink, p})
-			what = append(what, "lane of "+l.Sink+": "+p)
+	if v.rates == nil {
+		tab.right = tab.right[:8]
+	} else {
+		tab.rows[0] = append(tab.rows[0], "acked/s", "new/s")
+	}
+	for _, l := range lanes {
+		c := lagCells(l)
+		cells := []string{l.Sink, c.acked, c.tail, c.batches, c.envelopes, c.bytes, c.changes, c.age}
+		if v.rates != nil {
+			r := rateCells(v.rates[l.Sink])
+			cells = append(cells, r[0], r[3])
+		}
+		tab.add(cells...)
+	}
+	if len(lanes) == 0 {
+		if _, err := fmt.Fprintf(p, "none of %s matches\n", status.Count(uint64(len(v.Lanes)), "lane")); err != nil {
+			return err
+		}
+	} else {
+		tab.headings(p.palette)
+		if err := tab.writeTo(p); err != nil {
+			return err
 		}
 	}
-	if t.format == "json" {
-		err = writeJSON(t.out, answer)
-	} else {
-		err = writeTable(t, tab, details)
-	}
-	if err != nil {
-		return err
-	}
-	return found(what)
-}
-
-// lagCells are acked, tail, batches, envelopes, bytes, changes and age.
-func lagCells(l offsets.Lag) []string {
-	if l.Err != nil {
-		return []string{"error", "-", "-", "-", "-", "-", "-"}
-	}
-	cells := []string{l.Through.String(), l.NewestTo.String()}
-	if !l.Known {
-		return append([]string{"unknown", cells[1]}, "-", "-", "-", "-", "-")
-	}
-	return append(cells, fmt.Sprint(l.Batches), fmt.Sprint(l.Envelopes), size(l.Bytes), fmt.Sprint(l.Changes), age(l.Age))
-}
-
-// writeTable writes a table and below it what is to be said of single rows.
-func writeTable(t *target, tab *table, details [][2]string) error {
-	if err := tab.writeTo(t.out); err != nil {
-		return err
-	}
-	for _, d := range details {
-		if err := paragraph(t.out, "  "+cut(d[0], 30)+": ", d[1]); err != nil {
+	for _, f := range v.Findings {
+		if !unknownLag(f) {
+			continue
+		}
+		if err := paragraph(p, "  "+p.severity(f.Severity, cut(cmp.Or(f.Sink, string(f.Severity)), 30))+": ", f.Text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+var lagOrders = []string{"sink", "lag", "age", "bytes"}
+
+// sortLanes sorts lanes by sink, or by what waits: what is not known first,
+// then the most.
+func sortLanes(lanes []status.Lane, order string) {
+	waits := map[string]func(status.Lane) float64{
+		"lag":   func(l status.Lane) float64 { return float64(*l.Batches) },
+		"age":   func(l status.Lane) float64 { return *l.Seconds },
+		"bytes": func(l status.Lane) float64 { return float64(*l.Bytes) },
+	}[order]
+	slices.SortStableFunc(lanes, func(a, b status.Lane) int {
+		switch {
+		case waits == nil:
+		case a.Known && b.Known:
+			if c := cmp.Compare(waits(b), waits(a)); c != 0 {
+				return c
+			}
+		case a.Known != b.Known:
+			if b.Known {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Sink, b.Sink)
+	})
 }

@@ -21,8 +21,8 @@ stopped, shows what it would do with --dry-run and does it with --yes.`,
 	}
 	t := addTarget(cmd, s)
 	cmd.AddCommand(
-		newLaneAccept(t), newLaneDelete(t), newLanePeek(t), newLaneReplay(t), newLaneRestore(t), newLaneRetire(t),
-		newLaneRewind(t), newLaneSkip(t), newLaneTrim(t),
+		newLaneAccept(t), newLaneDelete(t), newLaneDescribe(t), newLaneList(t), newLanePeek(t), newLaneReplay(t), newLaneRestore(t),
+		newLaneRetire(t), newLaneRewind(t), newLaneSkip(t), newLaneTrim(t),
 	)
 	return cmd
 }

@@ -28,6 +28,13 @@ func main() {
 	go func() {
 		code <- run(ctx, os.Args[1:], streams{
 			out: os.Stdout, err: os.Stderr, getenv: os.Getenv, configDir: os.UserConfigDir, columns: columns(os.Stdout),
+			size: func() (int, int) {
+				columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
+				if err != nil {
+					return 0, 0
+				}
+				return columns, rows
+			},
 		})
 	}()
 	select {

@@ -27,7 +27,8 @@ type streams struct {
 	getenv   func(string) string
 	// configDir returns the user's configuration directory; nil where there is none.
 	configDir func() (string, error)
-	columns   int // of the terminal that out is, 0 where it is none
+	columns   int                        // of the terminal that out is, 0 where it is none
+	size      func() (columns, rows int) // of that terminal, as it is now
 }
 
 // run is main without the process: it runs one command and returns its code.

@@ -1,18 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	flusso "github.com/flusso/flusso-kafka"
-	"github.com/flusso/flusso-kafka/offsets"
-	"github.com/flusso/flusso-kafka/topics"
-	"github.com/flusso/flusso-kafka/watermark"
+	"github.com/flusso/flusso-kafka/internal/status"
 )
 
 func newWatermark(s streams) *cobra.Command {
@@ -21,181 +17,130 @@ func newWatermark(s streams) *cobra.Command {
 		Short: "Show what the source may confirm, and which lane holds it",
 		Long: `Show the watermark: the position that every sink has acked, which the source may
 confirm; which lane holds it, since when, by how much, and why a lane does not
-count. No engine needs to run. Exit code 1 says that there is no watermark, or
-that a lane's floor is not known.
+count. It does not wait for a retired lane. No engine needs to run. Exit code 1
+says that a lane does not count that should, or that it is not known.
 
-JSON: {"pipeline", "incarnation", "incarnationFrom", "position", "holders",
-"behind", "holdsForSeconds", "floors": [{"sink", "state", "through", "offset",
-"detail"}]}. Positions are strings of digits, or null for none. States: acked,
-nothing-acked, group-missing, other-incarnation, unverified, lane-recreated,
-unknown.`,
+States of a floor: acked, nothing-acked, group-missing, other-incarnation,
+unverified, lane-recreated, retired, unknown: docs/operating.md.
+
+JSON: docs/json.md; one line for each report with --watch.`,
 		Args: noArgs,
 	}
 	t := addTarget(cmd, s)
-	named := incarnationFlag(cmd)
+	show := &showing{}
+	show.addIncarnation(cmd)
+	show.addWatch(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return t.run(cmd.Context(), func(ctx context.Context, c *cluster) error { return t.watermark(ctx, c, *named) })
+		return t.show(cmd.Context(), show, answer{
+			options: status.Options{LanesOnly: true},
+			json: func(v view) any {
+				return struct {
+					Pipeline string `json:"pipeline"`
+					status.Watermark
+				}{v.Pipeline, v.Watermark}
+			},
+			text:  writeWatermark,
+			found: func(v view) []string { return floorProblems(v.Watermark) },
+		})
 	}
+	cmd.AddCommand(newWatermarkExplain(t))
 	return cmd
 }
 
-func incarnationFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("incarnation", "", "source incarnation `name` that counts (default: the newest header's)")
-}
-
-// markAnswer is a watermark as it is answered.
-type markAnswer struct {
-	Position    position `json:"position"`
-	Holders     []string `json:"holders"`
-	Behind      string   `json:"behind"` // how far the highest floor is ahead
-	HoldsFor    *float64 `json:"holdsForSeconds"`
-	Floors      []floor  `json:"floors"`
-	Incarnation string   `json:"incarnation"`
-	From        string   `json:"incarnationFrom"`
-
-	mark flusso.Watermark
-	age  time.Duration // of the first unacked item of the holders
-}
-
-type floor struct {
-	Sink    string            `json:"sink"`
-	State   flusso.FloorState `json:"state"`
-	Through position          `json:"through"`
-	Offset  offset            `json:"offset"`
-	Detail  string            `json:"detail,omitempty"`
-}
-
-// readMark reads the watermark for an incarnation. lags supplies the age of
-// what the holders have not acked.
-func (c *cluster) readMark(ctx context.Context, in incarnation, lags map[topics.Lane]offsets.Lag) (markAnswer, error) {
-	floors, err := c.store.Floors(ctx, c.pipeline, in.name, c.lanes)
-	if err != nil && len(floors) == 0 {
-		return markAnswer{}, fmt.Errorf("look up the floors of pipeline %s: %w", c.pipeline, err)
-	}
-	w := watermark.Min(floors, in.name, time.Now())
-	a := markAnswer{
-		Position: position(w.Position), Holders: w.Holders, Behind: fmt.Sprint(uint64(w.Behind)),
-		Incarnation: in.name, From: in.from, mark: w,
-	}
-	if a.Holders == nil {
-		a.Holders = []string{}
-	}
-	known := true
-	for l, lag := range lags {
-		if slices.Contains(w.Holders, l.Sink) {
-			known = known && lag.Known
-			a.age = max(a.age, lag.Age)
-		}
-	}
-	if known && len(w.Holders) > 0 {
-		seconds := a.age.Seconds()
-		a.HoldsFor = &seconds
+// floorProblems says why lanes do not count that should.
+func floorProblems(w status.Watermark) []string {
+	var what []string
+	if w.Error != "" {
+		what = append(what, w.Error)
 	}
 	for _, f := range w.Floors {
-		a.Floors = append(a.Floors, floor{f.Sink, f.State, position(f.Through), offset(f.Offset), f.Detail})
-	}
-	return a, nil
-}
-
-// line says in one line where the watermark is and who holds it.
-func (a markAnswer) line() string {
-	w := a.mark
-	if len(w.Holders) == 0 {
-		return w.Position.String() + ": every lane is retired"
-	}
-	if w.Position == flusso.NoPosition {
-		return "none: " + strings.Join(w.Holders, ", ") + " acked nothing that counts"
-	}
-	line := w.Position.String()
-	if w.Behind == 0 && a.HoldsFor != nil && a.age == 0 {
-		return line + ", every lane is at it and nothing waits"
-	}
-	line += ", held by " + strings.Join(w.Holders, ", ")
-	if w.Behind > 0 {
-		line += fmt.Sprintf(", %d positions behind the first lane", uint64(w.Behind))
-	}
-	if a.age > 0 {
-		line += ", its first unacked item is " + tied(age(a.age)) + " old"
-	}
-	return line
-}
-
-// problems says why lanes do not count.
-func (a markAnswer) problems() []string {
-	var what []string
-	for _, f := range a.mark.Floors {
-		if f.State != flusso.FloorAcked && f.State != flusso.FloorRetired {
-			p := fmt.Sprintf("floor of %s: %s", f.Sink, f.State)
-			if f.Detail != "" {
-				p += ": " + f.Detail
-			}
-			what = append(what, p)
+		if f.State == flusso.FloorAcked || f.State == flusso.FloorRetired {
+			continue
 		}
+		p := fmt.Sprintf("floor of %s: %s", f.Sink, f.State)
+		if f.Detail != "" {
+			p += ": " + f.Detail
+		}
+		what = append(what, p)
 	}
 	return what
 }
 
-// readLanes reads the watermark for the incarnation that is named, or else for
-// that of the newest header, and the lag of each lane.
-func (c *cluster) readLanes(ctx context.Context, named string) (markAnswer, map[topics.Lane]offsets.Lag, error) {
-	tails, err := c.store.Tails(ctx, c.lanes)
-	if err != nil && len(tails) == 0 {
-		return markAnswer{}, nil, fmt.Errorf("read the tails of pipeline %s: %w", c.pipeline, err)
+// markLine says in one line where the watermark is and who holds it.
+func markLine(w status.Watermark) string {
+	switch {
+	case w.Error != "":
+		return "unknown: " + w.Error
+	case len(w.Holders) == 0:
+		return "none: every lane is retired"
+	case flusso.Position(w.Position) == flusso.NoPosition:
+		return "none: " + some(w.Holders) + " acked nothing that counts"
 	}
-	in, err := incarnationOf(named, tails)
-	if err != nil {
-		return markAnswer{}, nil, err
+	line := flusso.Position(w.Position).String()
+	caught := w.HoldsForSeconds != nil && *w.HoldsForSeconds == 0
+	if w.Behind == "0" && caught {
+		return line + ", every lane is at it and nothing waits"
 	}
-	lags, err := c.store.Lag(ctx, c.lanes)
-	if err != nil && len(lags) == 0 {
-		return markAnswer{}, nil, fmt.Errorf("look up the lag of pipeline %s: %w", c.pipeline, err)
+	line += ", held by " + some(w.Holders)
+	if w.Behind != "0" {
+		line += ", " + w.Behind + " positions behind the first lane"
 	}
-	a, err := c.readMark(ctx, in, lags)
-	return a, lags, err
+	if w.HoldsForSeconds != nil && !caught {
+		line += ", its first unacked item is " + tied(status.Age(*w.HoldsForSeconds)) + " old"
+	}
+	return line
 }
 
-func (t *target) watermark(ctx context.Context, c *cluster, named string) error {
-	a, _, err := c.readLanes(ctx, named)
-	if err != nil {
-		return err
+// some names the first few.
+func some(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
-	if t.format == "json" {
-		err = writeJSON(t.out, struct {
-			Pipeline string `json:"pipeline"`
-			markAnswer
-		}{c.pipeline.String(), a})
-	} else {
-		err = a.writeText(t)
-	}
-	if err != nil {
-		return err
-	}
-	return found(a.problems())
+	return strings.Join(names, ", ")
 }
 
-func (a markAnswer) writeText(t *target) error {
-	if err := paragraph(t.out, "watermark    ", a.line()); err != nil {
+func writeWatermark(p *page, v view) error {
+	w := v.Watermark
+	if err := paragraph(p, p.bold("watermark    "), markLine(w)); err != nil {
 		return err
 	}
-	if err := writeIncarnation(t, incarnation{a.Incarnation, a.From}); err != nil {
+	if err := paragraph(p, p.bold("incarnation  "), incarnationLine(w)); err != nil {
 		return err
 	}
 	tab := &table{right: []bool{false, false, true, true}}
 	tab.add("sink", "floor", "through", "offset")
-	var details [][2]string
-	for _, f := range a.mark.Floors {
-		tab.add(f.Sink, string(f.State), f.Through.String(), f.Offset.String())
-		if f.Detail != "" {
-			details = append(details, [2]string{f.Sink, f.Detail})
+	for _, f := range w.Floors {
+		tab.add(f.Sink, p.floorState(f.State), flusso.Position(f.Through).String(), flusso.Offset(f.Offset).String())
+	}
+	tab.headings(p.palette)
+	if err := tab.writeTo(p); err != nil {
+		return err
+	}
+	for _, f := range w.Floors {
+		if f.Detail == "" {
+			continue
+		}
+		if err := paragraph(p, "  "+cut(f.Sink, 30)+": ", f.Detail); err != nil {
+			return err
 		}
 	}
-	return writeTable(t, tab, details)
+	return nil
 }
 
-func writeIncarnation(t *target, in incarnation) error {
-	name := in.name
-	if name == "" {
-		name = "unknown"
+func (p *page) floorState(s flusso.FloorState) string {
+	switch s {
+	case flusso.FloorAcked:
+		return p.good(string(s))
+	case flusso.FloorNothing, flusso.FloorOther:
+		return p.warn(string(s))
+	case flusso.FloorRetired:
+		return p.faint(string(s))
+	case flusso.FloorMissing, flusso.FloorUnverified, flusso.FloorRecreated, flusso.FloorUnknown:
+		return p.bad(string(s))
 	}
-	return paragraph(t.out, "incarnation  ", name+" ("+in.from+")")
+	return string(s)
 }
+
+// ago says when something was, for a sentence.
+func ago(t, now time.Time) string { return tied(since(t, now)) + " ago" }

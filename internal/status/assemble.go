@@ -75,6 +75,9 @@ func (p *parts) lane(l topics.Lane) Lane {
 	if t := p.look.Tails[l]; t.Err == nil {
 		out.TopicID = topics.IDString(t.TopicID)
 		out.StartOffset = Offset(t.Start)
+		if t.Found {
+			out.Newest = NewItem(t.At, &t.Header)
+		}
 	} else {
 		out.TopicMissing = kafkaerr.Classify(t.Err) == kafkaerr.Missing
 	}
@@ -115,12 +118,7 @@ func (out *Lane) fill(lag offsets.Lag) {
 		out.Retained = totals(&lag.Retained)
 	}
 	if f := lag.First; f != nil {
-		h := &f.Header
-		out.First = &Item{
-			Offset: Offset(f.At), Kind: h.Kind.String(), Position: Position(h.Position), Through: Position(h.Through),
-			Sequence: h.Sequence, Envelopes: h.Envelopes, Changes: h.Changes, Records: h.Records,
-			Indexes: h.Indexes, BuiltAt: h.BuiltAt.UTC(), Incarnation: h.Incarnation, Epoch: h.Epoch,
-		}
+		out.First = NewItem(f.At, &f.Header)
 	}
 	if g := lag.Gap; g != nil {
 		out.Gap = &LaneGap{From: Offset(g.From), To: Offset(g.To)}
@@ -139,6 +137,15 @@ func retirement(commits ...offsets.Commit) *Retirement {
 		}
 	}
 	return nil
+}
+
+// NewItem returns an item by its header, which is at an offset.
+func NewItem(at flusso.Offset, h *offsets.Header) *Item {
+	return &Item{
+		Offset: Offset(at), Kind: h.Kind.String(), Position: Position(h.Position), Through: Position(h.Through),
+		Sequence: h.Sequence, Envelopes: h.Envelopes, Changes: h.Changes, Records: h.Records,
+		Indexes: h.Indexes, BuiltAt: h.BuiltAt.UTC(), Incarnation: h.Incarnation, Epoch: h.Epoch,
+	}
 }
 
 func totals(t *offsets.Totals) *Totals {

@@ -132,6 +132,7 @@ type Lane struct {
 
 	Retained *Totals `json:"retained,omitempty"` // everything in the log, where nothing is known to be acked
 	First    *Item   `json:"first"`              // the first item not acked; null when caught up or not known
+	Newest   *Item   `json:"newest"`             // null when there is none, or it is not known
 
 	// StandsSeconds is for how long this reader has seen AckedOffset where it
 	// is; null at its first look. Attaches is how many members it saw in the
