@@ -26,6 +26,9 @@ the exit code is then 1.
 not known matches always. Operators: > >= < <= = !=.
 
 JSON: docs/json.md; one line for each report with --watch.`,
+		Example: `  $ flusso-kafka-admin lag --lag '>0' --sort age --pipeline demo
+  sink      acked    tail  batches  envelopes      bytes  changes    age
+  archive  493959  720519      399       1506  143.3 KiB     1608  3.1 s`,
 		Args: noArgs,
 	}
 	t := addTarget(cmd, s)

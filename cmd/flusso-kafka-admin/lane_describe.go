@@ -26,6 +26,18 @@ No engine needs to run. Exit code 1 says that something was found about it that
 is graver than a note.
 
 JSON: docs/json.md.`,
+		Example: `  $ flusso-kafka-admin lane describe archive --pipeline demo
+  lane       archive of pipeline demo: behind, and holds the watermark
+  topic      demo.lane.archive (id Y-lgItR3KPsTA4wx3xbV0A), log from offset 0 to 6059
+  group      demo.sink.archive: floor acked, offset 4368
+  acked      through 507037; since the lane was created 698 batches, 4035 envelopes, 378.6 KiB,
+             3735 changes
+  published  through 731485; since the lane was created 1092 batches, 5520 envelopes, 520.7 KiB,
+             5322 changes
+  waits      394 batches, 1485 envelopes, 142.1 KiB, 1587 changes; the first 3.1 s old
+  oldest     the batch of position 113 (sequence 1, offset 0, 1 envelope), built 8.2 s ago;
+             incarnation demo-1-3f11f80d, writer epoch 1
+  …`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("name one sink: see %s --help", cmd.CommandPath())}

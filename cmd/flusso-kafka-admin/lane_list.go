@@ -19,6 +19,10 @@ is not there or cannot be looked at keeps its line. No engine needs to run. Exit
 code 1 says that a lane's numbers are not known, or that there is a gap.
 
 JSON: docs/json.md.`,
+		Example: `  $ flusso-kafka-admin lane list --pipeline demo
+  sink     state      start  acked  tail  batches  topic id
+  archive  behind         0   4265  6039      420  Y-lgItR3KPsTA4wx3xbV0A
+  search   caught-up      0   6038  6038        0  RtMsyzD11znNlVDMuE9Enw`,
 		Args: noArgs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,6 +48,8 @@ func TestScripts(t *testing.T) {
 			"leave":    leaveEngine,
 			"cut":      cutFile,
 			"recreate": recreateLane,
+			"setting":  setSetting,
+			"lines":    waitLines,
 			"send":     sendRequest,
 			"ack":      ackRequests,
 			"attach":   attachTo,
@@ -55,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"grown":    waitGrown,
 			"appendto": appendTo,
 			"hit":      waitHit,
+			"release":  releaseFault,
 			"narrow":   checkNarrow,
 			"code":     checkCode,
 			"port":     freePort,
@@ -116,7 +120,7 @@ func makeLane(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	acked, err := strconv.Atoi(args[2])
 	ts.Check(err)
-	c.CreateTopic(tb{ts: ts}, lane.Topic())
+	c.CreateTopic(tb{ts: ts}, lane.Topic(), topics.RetentionMs, "-1", topics.RetentionBytes, "-1")
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -227,6 +231,38 @@ func makeGroup(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(responses.Error())
 }
 
+// setSetting sets a setting of a lane's topic: setting SINK NAME VALUE
+func setSetting(ts *testscript.TestScript, _ bool, args []string) {
+	_, cl := clusterOf(ts)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	got, err := kadm.NewClient(cl).AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: args[1], Value: &args[2]}}, pipelineName+".lane."+args[0])
+	ts.Check(err)
+	for _, r := range got {
+		ts.Check(r.Err)
+	}
+}
+
+// waitLines waits until a file has so many lines that match: lines FILE N REGEXP
+func waitLines(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	re, err := regexp.Compile("(?m)" + args[2])
+	ts.Check(err)
+	deadline := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		b, _ := os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
+		if len(re.FindAll(b, -1)) >= want {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s has no %d matches of %s:\n%s", args[0], want, args[2], b)
+		}
+	}
+}
+
 // attachTo keeps a member in a sink's group until the script ends: attach SINK
 func attachTo(ts *testscript.TestScript, _ bool, args []string) {
 	c, _ := clusterOf(ts)
@@ -271,6 +307,11 @@ func waitHit(ts *testscript.TestScript, _ bool, _ []string) {
 	case <-time.After(20 * time.Second):
 		ts.Fatalf("no request was hit by the fault")
 	}
+}
+
+// releaseFault takes the last fault away: release
+func releaseFault(ts *testscript.TestScript, _ bool, _ []string) {
+	(*ts.Value(faults{}).(**kfaketest.Injected)).Release()
 }
 
 // waitGrown waits until a file holds so many bytes: grown FILE BYTES

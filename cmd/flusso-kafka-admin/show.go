@@ -80,7 +80,7 @@ func (t *target) show(ctx context.Context, s *showing, a answer) error {
 	a.options.Sinks, a.options.Incarnation = t.sinks, s.incarnation
 	dialing, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	client, err := t.Dial(dialing, kgo.WithHooks(new(status.Counter)))
+	client, err := t.Dial(dialing, kgo.WithHooks(new(status.Counter)), kgo.DisableClientMetrics())
 	if err != nil {
 		return err
 	}

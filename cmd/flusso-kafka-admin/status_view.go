@@ -25,7 +25,7 @@ func writeStatus(p *page, v view) error {
 }
 
 func (p *page) status(v view, fold bool) error {
-	line := "pipeline " + v.Pipeline + "  " + p.verdict(v.Report)
+	line := fmt.Sprintf("pipeline %s, %s: %s", v.Pipeline, tied(status.Count(uint64(len(v.Lanes)), "lane")), p.verdict(v.Report))
 	if err := paragraph(p, "", line); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (p *page) verdict(r *status.Report) string {
 			parts = append(parts, tied(status.Count(n, string(s))))
 		}
 	}
-	return p.bad("not healthy") + ": " + strings.Join(parts, ", ")
+	return p.bad("not healthy") + ", " + strings.Join(parts, ", ")
 }
 
 // mostAlike is how many findings of one code are shown in full.
@@ -140,8 +140,8 @@ func writerLine(r *status.Report) string {
 	}
 	if w.WroteAt != nil {
 		parts = append(parts, fmt.Sprintf("epoch %d, newest item %s old", w.Epoch, tied(since(*w.WroteAt, r.At))))
-	} else {
-		parts = append(parts, "nothing is written")
+	} else if !slices.ContainsFunc(r.Lanes, func(l status.Lane) bool { return l.Error != "" }) {
+		parts = append(parts, "nothing was ever written")
 	}
 	states := make(map[string]int)
 	for _, id := range w.IDs {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -24,6 +25,13 @@ States of a floor: acked, nothing-acked, group-missing, other-incarnation,
 unverified, lane-recreated, retired, unknown: docs/operating.md.
 
 JSON: docs/json.md; one line for each report with --watch.`,
+		Example: `  $ flusso-kafka-admin watermark --pipeline demo
+  watermark    493959, held by archive, 229170 positions behind the first lane, its first unacked
+               item is 3.2 s old
+  incarnation  demo-1-3f11f80d (read from the newest header, in the lane of archive)
+  sink     floor  through  offset
+  archive  acked   493959    4265
+  search   acked   723129    5996`,
 		Args: noArgs,
 	}
 	t := addTarget(cmd, s)
@@ -40,22 +48,21 @@ JSON: docs/json.md; one line for each report with --watch.`,
 				}{v.Pipeline, v.Watermark}
 			},
 			text:  writeWatermark,
-			found: func(v view) []string { return floorProblems(v.Watermark) },
+			found: markProblems,
 		})
 	}
 	cmd.AddCommand(newWatermarkExplain(t))
 	return cmd
 }
 
-// floorProblems says why lanes do not count that should.
-func floorProblems(w status.Watermark) []string {
-	var what []string
-	if w.Error != "" {
-		what = append(what, w.Error)
-	}
+// markProblems says why lanes do not count that should, and what could not be
+// looked up.
+func markProblems(v view) []string {
+	w := v.Watermark
+	what := foundIn(v.Report, func(f status.Finding) bool { return f.Code == status.CodeLookup && f.Severity != status.Note })
 	for _, f := range w.Floors {
-		if f.State == flusso.FloorAcked || f.State == flusso.FloorRetired {
-			continue
+		if f.State == flusso.FloorAcked || f.State == flusso.FloorRetired || f.State == flusso.FloorUnknown {
+			continue // the last is among those already
 		}
 		p := fmt.Sprintf("floor of %s: %s", f.Sink, f.State)
 		if f.Detail != "" {
@@ -122,6 +129,19 @@ func writeWatermark(p *page, v view) error {
 			continue
 		}
 		if err := paragraph(p, "  "+cut(f.Sink, 30)+": ", f.Detail); err != nil {
+			return err
+		}
+	}
+	return p.lookups(v)
+}
+
+// lookups writes what could not be looked up.
+func (p *page) lookups(v view) error {
+	for _, f := range v.Findings {
+		if f.Code != status.CodeLookup || f.Severity == status.Note {
+			continue
+		}
+		if err := paragraph(p, "  "+p.severity(f.Severity, cut(cmp.Or(f.Sink, string(f.Severity)), 30))+": ", f.Text); err != nil {
 			return err
 		}
 	}

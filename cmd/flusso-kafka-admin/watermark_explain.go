@@ -22,6 +22,18 @@ tail. No engine needs to run. Exit code 1 says that a lane does not count that
 should, or that it is not known.
 
 JSON: docs/json.md; one line for each report with --watch.`,
+		Example: `  $ flusso-kafka-admin watermark explain --pipeline demo
+  watermark    493959, held by archive, 232368 positions behind the first lane, its first unacked
+               item is 3.2 s old
+  incarnation  demo-1-3f11f80d (read from the newest header, in the lane of archive)
+
+  archive  holds it: it acked through position 493959 (offset 4265). It waits for the batch of
+           position 494387 (sequence 667, offset 4268, 3 envelopes), built 3.2 s ago; 414 batches
+           in all. Attached is flusso-demo-sink-archive-2 at 127.0.0.1:39342 (process vm:16442)
+           for 8.1 s. If it moved on, the watermark would go to 726327, where search is next.
+
+  search  does not hold it: it acked through position 726327 (offset 6021). Nothing waits for it.
+          Attached is flusso-demo-sink-search-3 at 127.0.0.1:39358 (process vm:16442) for 8.1 s.`,
 		Args: noArgs,
 	}
 	show := &showing{}
@@ -37,7 +49,7 @@ JSON: docs/json.md; one line for each report with --watch.`,
 				}{v.Pipeline, v.Watermark, explain(v.Report)}
 			},
 			text:  writeExplained,
-			found: func(v view) []string { return floorProblems(v.Watermark) },
+			found: markProblems,
 		})
 	}
 	return cmd
@@ -199,20 +211,18 @@ func attachedSentence(l status.Lane, r *status.Report) string {
 	case len(l.Members) == 0:
 		return "No consumer is attached to group " + l.Group
 	}
-	text := memberLine(l.Members[0], r.At)
+	text := "Attached is " + memberLine(l.Members[0], r.At)
 	if n := len(l.Members); n > 1 {
-		text += fmt.Sprintf(" and %d more are attached", n-1)
-	} else {
-		text += " is attached"
+		text += fmt.Sprintf(" and %d more", n-1)
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	return text
 }
 
 func (e *explained) moves(r *status.Report) string {
 	others := slices.DeleteFunc(slices.Clone(e.NextHolders), func(s string) bool { return s == e.Sink })
 	switch {
 	case e.Next == 0 && len(others) > 0:
-		return "If it moved alone the watermark would stay: " + some(others) + " holds it too"
+		return "If it moved alone, the watermark would stay, held by " + some(others)
 	case e.Next == 0:
 		return "It is at the end of its lane: new batches move it"
 	case len(others) == 0:

@@ -296,6 +296,8 @@ func (j *judgement) writer() {
 			silent = j.r.At.Sub(*w.WroteAt)
 		}
 		switch {
+		case w.Holder == nil && w.WroteAt == nil && slices.ContainsFunc(j.r.Lanes, func(l Lane) bool { return l.Error != "" }):
+			j.add(Warning, CodeWriterAbsent, "", describe, "no ingest engine is attached, and what was written last could not be read")
 		case w.Holder == nil && w.WroteAt == nil:
 			j.add(Warning, CodeWriterAbsent, "", describe, "no ingest engine is attached, and nothing was ever written: start it")
 		case w.Holder == nil && silent >= absentAfter:

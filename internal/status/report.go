@@ -112,11 +112,6 @@ type Lane struct {
 	State LaneState `json:"state"`
 	Known bool      `json:"known"` // whether the counts are
 
-	Topic string `json:"topic"`
-	// TopicID is the topic's as Kafka's tools print it; empty when not known.
-	TopicID string `json:"topicId,omitempty"`
-	Group   string `json:"group"`
-
 	Acked Position `json:"acked"` // through of the newest acked item
 	Tail  Position `json:"tail"`  // through of the newest item
 
@@ -126,6 +121,11 @@ type Lane struct {
 	Bytes     *uint64  `json:"bytes"` // keys and values, uncompressed
 	Changes   *uint64  `json:"changes"`
 	Seconds   *float64 `json:"seconds"` // age of the first item not acked; 0 when caught up
+
+	Topic string `json:"topic"`
+	// TopicID is the topic's as Kafka's tools print it; empty when not known.
+	TopicID string `json:"topicId,omitempty"`
+	Group   string `json:"group"`
 
 	AckedTotals *Totals `json:"ackedTotals"` // of the newest acked item; null when not known
 	TailTotals  *Totals `json:"tailTotals"`  // of the newest item; null when the lane has none

@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/lease"
 )
 
@@ -56,6 +57,9 @@ func openError(s lease.State) string {
 	var errs []error
 	seen := make(map[string]bool)
 	for _, u := range s.Unknown {
+		if kafkaerr.Classify(u.Err) == kafkaerr.Missing {
+			continue // the lane says so itself
+		}
 		if text := u.Err.Error(); !seen[text] {
 			seen[text] = true
 			errs = append(errs, u.Err)
