@@ -46,8 +46,7 @@ JSON: docs/json.md.`,
 		},
 		ValidArgsFunction: completeSinks(t),
 	}
-	show := &showing{}
-	show.addIncarnation(cmd)
+	show := &showing{incarnation: incarnationFlag(cmd)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sink := args[0]
 		if err := flusso.CheckSink(sink, []string{sink}); err != nil {

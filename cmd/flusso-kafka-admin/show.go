@@ -20,14 +20,15 @@ import (
 
 // showing is what the commands take that show a report on a pipeline.
 type showing struct {
-	incarnation string
+	incarnation *string       // nil for a command that does not name one
 	every       time.Duration // of --watch; 0 to show one report
 }
 
-// addIncarnation registers --incarnation.
-func (s *showing) addIncarnation(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.incarnation, "incarnation", "", "source incarnation `name` that counts (default: the newest header's)")
+// incarnationFlag registers --incarnation.
+func incarnationFlag(cmd *cobra.Command) *string {
+	named := cmd.Flags().String("incarnation", "", "source incarnation `name` that counts (default: the newest header's)")
 	completeFlag(cmd, "incarnation", completeNothing)
+	return named
 }
 
 // watchEvery is how often --watch looks when it is not told.
@@ -77,7 +78,10 @@ func (t *target) show(ctx context.Context, s *showing, a answer) error {
 	if s.every < 0 {
 		return usageError{fmt.Errorf("--watch %s: give a positive interval, as in --watch=5s", s.every)}
 	}
-	a.options.Sinks, a.options.Incarnation = t.sinks, s.incarnation
+	a.options.Sinks = t.sinks
+	if s.incarnation != nil {
+		a.options.Incarnation = *s.incarnation
+	}
 	dialing, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	client, err := t.Dial(dialing, kgo.WithHooks(new(status.Counter)), kgo.DisableClientMetrics())

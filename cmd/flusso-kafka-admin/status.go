@@ -45,8 +45,7 @@ JSON: docs/json.md; one line for each report with --watch.`,
 		Args: noArgs,
 	}
 	t := addTarget(cmd, s)
-	show := &showing{}
-	show.addIncarnation(cmd)
+	show := &showing{incarnation: incarnationFlag(cmd)}
 	show.addWatch(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return t.show(cmd.Context(), show, answer{

@@ -36,8 +36,7 @@ JSON: docs/json.md; one line for each report with --watch.`,
           Attached is flusso-demo-sink-search-3 at 127.0.0.1:39358 (process vm:16442) for 8.1 s.`,
 		Args: noArgs,
 	}
-	show := &showing{}
-	show.addIncarnation(cmd)
+	show := &showing{incarnation: incarnationFlag(cmd)}
 	show.addWatch(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return t.show(cmd.Context(), show, answer{
