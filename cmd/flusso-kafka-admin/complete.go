@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/topics"
@@ -157,4 +158,34 @@ func (t *target) addCompletions(cmd *cobra.Command) {
 		// It fails for a flag that is not there: TestCompletion would miss it.
 		_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 	}
+}
+
+// completeFile completes the first argument with files, and nothing behind it:
+// FILE.
+func completeFile(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// completeFiles lets flags that take a file or a directory be completed with
+// those, by what their usage says, and no other flag or argument.
+func completeFiles(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	with := map[string]cobra.ShellCompDirective{"file": cobra.ShellCompDirectiveDefault, "directory": cobra.ShellCompDirectiveFilterDirs}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			what, _ := pflag.UnquoteUsage(f)
+			if directive, ok := with[what]; ok {
+				// It fails for a flag that has its own completion already.
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(nil, directive))
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
 }

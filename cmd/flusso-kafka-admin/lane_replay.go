@@ -53,6 +53,7 @@ would be fenced; it opens a new session by itself, or stops.`,
     delete  orders/gone  left out: it has a later state in the lane, at offset 7
   lane of search: sequence 4 → 5 (dry run, nothing published)
   1 envelope comes as a snapshot batch, without a position: the watermark stays as it is.`,
+		ValidArgsFunction: completeFile,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("name one file: see %s --help", cmd.CommandPath())}

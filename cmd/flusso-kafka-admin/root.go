@@ -88,6 +88,7 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 		newVersion(s),
 		newCompletion(s),
 	)
+	completeFiles(root)
 	return root
 }
 
