@@ -15,6 +15,9 @@ import (
 	"github.com/flusso/flusso-kafka/topics"
 )
 
+// ActiveError says that the ingest group has members, and who they are.
+type ActiveError = group.ActiveError
+
 // Acked says which requests are done.
 type Acked struct {
 	Offset flusso.Offset   // everything below it; NoOffset when nothing is committed
@@ -125,12 +128,15 @@ func (p progress) acks() Acked {
 	return a
 }
 
+// Group is the ingest group, which counts them as acked.
+func (c Cancellation) Group() string { return c.pipeline.IngestGroup() }
+
 func (c Cancellation) metadata() string {
 	return wire.FormatRequestMetadata(wire.RequestMetadata{Offset: c.After.Offset, TopicID: c.topicID, Acked: c.After.Above})
 }
 
 // Memberless returns nil when the ingest group has no member, so that [Cancel]
-// would commit now, and otherwise a [*group.ActiveError] that names them.
+// would commit now, and otherwise a [*ActiveError] that names them.
 func Memberless(ctx context.Context, cl *kgo.Client, p topics.Pipeline) error {
 	return group.Memberless(ctx, cl, p.IngestGroup())
 }
@@ -140,7 +146,7 @@ func Memberless(ctx context.Context, cl *kgo.Client, p topics.Pipeline) error {
 // and only an empty one: a running engine knows what it has acked better, and
 // would serve on. An engine or operator that joins meanwhile wins.
 //
-// Errors: a [*group.ActiveError] names the members; a [*ChangedError]; what the
+// Errors: a [*ActiveError] names the members; a [*ChangedError]; what the
 // brokers answered. After one nothing is cancelled, unless it says that the
 // outcome is unknown.
 func Cancel(ctx context.Context, cfg Config, plan Cancellation) error {
@@ -150,7 +156,14 @@ func Cancel(ctx context.Context, cfg Config, plan Cancellation) error {
 		Group: name, Topic: plan.pipeline.RequestsTopic(), TopicID: plan.topicID,
 		Opts: cfg.Client, Lookup: cfg.Lookup, Logger: cfg.Logger,
 	})
-	if err != nil {
+	overtaken := func(cause error) error {
+		return fmt.Errorf("%s: an ingest engine or another operator joined group %s meanwhile: nothing was committed: "+
+			"look again with `flusso-kafka-admin request list`: %w", op, name, cause)
+	}
+	switch {
+	case kafkaerr.Classify(err) == kafkaerr.Superseded:
+		return overtaken(errors.Unwrap(err))
+	case err != nil:
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	defer held.Close(context.WithoutCancel(ctx))
@@ -171,8 +184,7 @@ func Cancel(ctx context.Context, cfg Config, plan Cancellation) error {
 		return fmt.Errorf("%s: whether offset %s of group %s was committed is unknown: look with `flusso-kafka-admin request list`: %w",
 			op, plan.After.Offset, name, unknown.Cause)
 	case errors.As(err, &refused) && kafkaerr.Classify(err) == kafkaerr.Superseded:
-		return fmt.Errorf("%s: an ingest engine or another operator joined group %s meanwhile: nothing was committed: "+
-			"look again with `flusso-kafka-admin request list`: %w", op, name, refused.Cause)
+		return overtaken(refused.Cause)
 	case err != nil:
 		return kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Read", name), kafkaerr.OnTopic("Read", plan.pipeline.RequestsTopic()))
 	}

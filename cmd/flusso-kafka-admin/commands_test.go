@@ -35,6 +35,7 @@ var calls = map[string][]string{
 	"lane skip":         {"search", "--save", "item.flusso", "--dry-run"},
 	"lane trim":         {"search", "--dry-run"},
 	"offset translate":  {"search", "7"},
+	"request cancel":    {"--all", "--yes"},
 	"request list":      {},
 	"request send":      {"search", "orders", "--yes"},
 	"status":            {},
@@ -43,6 +44,8 @@ var calls = map[string][]string{
 	"topic plan":        {},
 	"watermark":         {},
 	"watermark explain": {},
+	"writer describe":   {},
+	"writer fence":      {"--yes"},
 }
 
 // offline are commands that ask no broker, or go on without one, and why.
@@ -59,6 +62,7 @@ var offline = map[string]string{
 	"serve":        "it serves that brokers do not answer, until it is interrupted",
 	"topic":        "it only holds others",
 	"version":      "it knows by itself",
+	"writer":       "it only holds others",
 }
 
 func TestEveryCommandIsCalled(t *testing.T) {

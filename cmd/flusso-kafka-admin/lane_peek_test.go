@@ -169,7 +169,8 @@ func recreateLane(ts *testscript.TestScript, _ bool, args []string) {
 	c.CreateTopic(tb{ts: ts}, topic)
 }
 
-// trimLane deletes what is below an offset: trim SINK OFFSET
+// trimLane deletes what is below an offset: trim SINK OFFSET, or trim - OFFSET
+// for the request lane.
 func trimLane(ts *testscript.TestScript, _ bool, args []string) {
 	_, cl := clusterOf(ts)
 	to, err := strconv.ParseInt(args[1], 10, 64)
@@ -177,7 +178,11 @@ func trimLane(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var upTo kadm.Offsets
-	upTo.Add(kadm.Offset{Topic: pipelineName + ".lane." + args[0], At: to})
+	topic := pipelineName + ".lane." + args[0]
+	if args[0] == "-" {
+		topic = pipelineName + ".requests"
+	}
+	upTo.Add(kadm.Offset{Topic: topic, At: to})
 	_, err = kadm.NewClient(cl).DeleteRecords(ctx, upTo)
 	ts.Check(err)
 }

@@ -54,6 +54,8 @@ func TestScripts(t *testing.T) {
 			"ack":      ackRequests,
 			"attach":   attachTo,
 			"group":    makeGroup,
+			"open":     leaveOpen,
+			"holder":   holder,
 			"fault":    faultOn,
 			"grown":    waitGrown,
 			"appendto": appendTo,
@@ -288,6 +290,7 @@ func faultOn(ts *testscript.TestScript, _ bool, args []string) {
 	keys := map[string]kmsg.Key{
 		"offset-fetch": kmsg.OffsetFetch, "list-offsets": kmsg.ListOffsets, "describe-groups": kmsg.DescribeGroups,
 		"metadata": kmsg.Metadata, "fetch": kmsg.Fetch, "produce": kmsg.Produce, "offset-commit": kmsg.OffsetCommit, "delete-topics": kmsg.DeleteTopics,
+		"describe-producers": kmsg.DescribeProducers,
 	}
 	key, ok := keys[args[0]]
 	if !ok {

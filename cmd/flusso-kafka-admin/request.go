@@ -16,8 +16,8 @@ import (
 func newRequest(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request",
-		Short: "Look at the request lane, and ask for backfills",
-		Long: `Look at the request lane, and ask for backfills. A request waits there until the
+		Short: "Look at the request lane, ask for backfills, and take requests back",
+		Long: `Look at the request lane, ask for backfills, and take requests back. A request waits there until the
 ingest engine has completed it, also while no engine runs.`,
 		Example: `  $ flusso-kafka-admin request list
   sink     offset    age  indexes
@@ -28,7 +28,7 @@ ingest engine has completed it, also while no engine runs.`,
 		},
 	}
 	t := addTarget(cmd, s)
-	cmd.AddCommand(newRequestList(t), newRequestSend(t))
+	cmd.AddCommand(newRequestList(t), newRequestSend(t), newRequestCancel(t))
 	return cmd
 }
 
@@ -37,11 +37,11 @@ func newRequestList(t *target) *cobra.Command {
 		Use:   "list",
 		Short: "List the requests that the ingest engine has not completed",
 		Long: `List the requests that the ingest engine has not completed, oldest first. No
-engine needs to run.
+engine needs to run. 10,000 are listed at most.
 
-JSON: {"pipeline", "requests": [{"offset", "sink", "indexes", "sentAt",
-"seconds", "error"}]}. "error" is there instead of sink and indexes for a record
-that is no request of ours; it makes the exit code 1.`,
+Exit code 1 says that a record is no request of ours, or of a version that this
+program does not know. Of the first kind an engine passes over, at the second it
+stops: request cancel takes either back.`,
 		Example: `  $ flusso-kafka-admin request list
   sink     offset    age  indexes
   archive       3  0.0 s  orders, customers`,
@@ -63,9 +63,7 @@ engine runs. The sink's engine keeps what it has: drop its index first where it
 should be built anew.
 
 Index names are not checked: only the ingest engine knows the source's, and it
-refuses or ignores others. Mind the spelling.
-
-JSON: {"pipeline", "sink", "indexes", "waitingBefore", "sent"}.`,
+refuses or ignores others. Mind the spelling.`,
 		Example: `  $ flusso-kafka-admin request send archive orders customers --yes
   backfill of orders, customers for archive: its requests waiting 0 → 1 (sent)`,
 
@@ -206,14 +204,5 @@ func (c *cluster) pending(ctx context.Context) ([]waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]waiting, len(list))
-	for i, r := range list {
-		out[i] = waiting{Offset: offset(r.Offset), SentAt: r.SentAt.UTC(), Seconds: max(0, time.Since(r.SentAt).Seconds())}
-		if b, ok := r.Request.(*flusso.Backfill); ok && r.Err == nil {
-			out[i].Sink, out[i].Indexes = b.Sink, b.Indexes
-		} else {
-			out[i].Error = fmt.Sprintf("the record at offset %s of topic %s is no request: %v", r.Offset, c.pipeline.RequestsTopic(), r.Err)
-		}
-	}
-	return out, nil
+	return c.waiting(list), nil
 }

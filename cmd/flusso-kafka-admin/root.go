@@ -85,6 +85,7 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 		newServe(s),
 		newTopic(s),
 		newProfile(s),
+		newWriter(s),
 		newVersion(s),
 		newCompletion(s),
 	)

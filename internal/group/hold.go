@@ -29,7 +29,7 @@ func (e *ActiveError) Error() string {
 		}
 		s += m.String()
 	}
-	return s + fmt.Sprintf("): stop them first; one that was killed leaves the group after its session timeout (%s): wait so long and try again", sessionTimeout)
+	return s + fmt.Sprintf("): stop them first; one that was killed leaves the group after its session timeout (%.0f s): wait so long and try again", sessionTimeout.Seconds())
 }
 
 // Memberless returns nil when the group has no member, and an [*ActiveError]

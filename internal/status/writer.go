@@ -24,17 +24,22 @@ func (p *parts) writer() Writer {
 		w.IDs = append(w.IDs, writerID(id))
 	}
 	for _, t := range p.lease.Open {
-		out := Transaction{
-			Sink: t.Lane.Sink, Topic: t.Lane.Topic(), Offset: Offset(t.Offset), ProducerID: t.ProducerID, ProducerEpoch: t.ProducerEpoch,
-			Owner: t.ID, BlockedSeconds: max(0, t.Blocked.Seconds()), Hanging: t.Hanging,
-		}
-		if t.Ours {
-			out.WriterID = t.ID
-		}
-		w.Open = append(w.Open, out)
+		w.Open = append(w.Open, TransactionOf(t))
 	}
 	w.OpenError = openError(p.lease)
 	return w
+}
+
+// TransactionOf returns an open transaction as reports show it.
+func TransactionOf(t lease.Transaction) Transaction {
+	out := Transaction{
+		Sink: t.Lane.Sink, Topic: t.Lane.Topic(), Offset: Offset(t.Offset), ProducerID: t.ProducerID, ProducerEpoch: t.ProducerEpoch,
+		Owner: t.ID, BlockedSeconds: max(0, t.Blocked.Seconds()), Hanging: t.Hanging,
+	}
+	if t.Ours {
+		out.WriterID = t.ID
+	}
+	return out
 }
 
 func writerID(id lease.ID) WriterID {
