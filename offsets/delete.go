@@ -133,7 +133,7 @@ func (s *Store) unwritten(ctx context.Context, lane topics.Lane, tails map[topic
 		err = described[group].Err
 	}
 	if err != nil {
-		return kafkaerr.Wrap("look for members of group "+group, err)
+		return kafkaerr.Wrap("look for members of group "+group, err, kafkaerr.OnGroup("Describe", group))
 	}
 	in := members.Of(described[group])
 	if len(in) == 0 {

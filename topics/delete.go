@@ -30,7 +30,7 @@ func (a *Admin) DeleteLane(ctx context.Context, lane Lane, topicID [16]byte) err
 		return nil
 	}
 	return fmt.Errorf("topic %s is deleted, and its group is not, which does no harm: run the command again: %w",
-		lane.Topic(), kafkaerr.Wrap("delete group "+lane.Group(), err))
+		lane.Topic(), kafkaerr.Wrap("delete group "+lane.Group(), err, kafkaerr.OnGroup("Delete", lane.Group())))
 }
 
 // deleteTopic deletes by ID, so that a topic that was created anew in between
@@ -56,7 +56,7 @@ func (a *Admin) deleteTopic(ctx context.Context, topic string, id [16]byte) erro
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, a.cl)
 	if err != nil {
-		return kafkaerr.Wrap(op, err)
+		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Delete", topic))
 	}
 	if len(resp.Topics) != 1 {
 		return fmt.Errorf("%s: %w", op, errNoAnswer)
@@ -65,5 +65,5 @@ func (a *Admin) deleteTopic(ctx context.Context, topic string, id [16]byte) erro
 	if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return nil // somebody else was faster
 	}
-	return kafkaerr.Wrap(op, err)
+	return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Delete", topic))
 }
