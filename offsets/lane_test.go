@@ -58,7 +58,7 @@ type scribe struct {
 
 	last        wire.Header // of the newest item that was committed or is in an open segment
 	incarnation string
-	epoch       uint64
+	epoch       uint64 // of the writer, 1 where it is not set
 	builtAt     time.Time
 }
 
@@ -69,7 +69,7 @@ func newCluster(t testing.TB, opts ...kfake.Opt) *kfaketest.Cluster {
 
 func newScribe(t testing.TB, c *kfaketest.Cluster, sink string) *scribe {
 	t.Helper()
-	s := &scribe{t: t, c: c, lane: newLane(t, sink), incarnation: "db1:slot", epoch: 1, builtAt: time.Now().Add(-time.Hour).Truncate(time.Millisecond)}
+	s := &scribe{t: t, c: c, lane: newLane(t, sink), incarnation: "db1:slot", builtAt: time.Now().Add(-time.Hour).Truncate(time.Millisecond)}
 	c.CreateTopic(t, s.lane.Topic())
 	return s
 }
@@ -86,7 +86,7 @@ func (s *scribe) client() *kgo.Client {
 // next fills the header of the item that follows last.
 func (s *scribe) next(last wire.Header, item flusso.LaneItem) wire.Header {
 	h := wire.Fill(wire.Header{}, item)
-	h.Incarnation, h.Epoch, h.Sequence = s.incarnation, s.epoch, last.Sequence+1
+	h.Incarnation, h.Epoch, h.Sequence = s.incarnation, max(s.epoch, 1), last.Sequence+1
 	s.builtAt = s.builtAt.Add(time.Millisecond)
 	h.BuiltAt = s.builtAt
 	if last.Incarnation == h.Incarnation {
