@@ -57,11 +57,11 @@ JSON: docs/json.md; one line for each report with --watch.`,
 // explained is what a lane means to the watermark.
 type explained struct {
 	status.Floor
-	Holds         bool            `json:"holds"`         // the watermark
-	First         *status.Item    `json:"first"`         // what it waits for; null when caught up or not known
-	StandsSeconds *float64        `json:"standsSeconds"` // age of that; 0 when caught up, null when not known
-	Consumer      string          `json:"consumer"`
-	Members       []status.Member `json:"members"`
+	Holds    bool            `json:"holds"`   // the watermark
+	First    *status.Item    `json:"first"`   // what it waits for; null when caught up or not known
+	Seconds  *float64        `json:"seconds"` // age of that; 0 when caught up, null when not known
+	Consumer string          `json:"consumer"`
+	Members  []status.Member `json:"members"`
 	// Next is where the watermark would go if this lane alone acked all it
 	// has; null where it would not move, or it is not known.
 	Next status.Position `json:"next"`
@@ -81,7 +81,7 @@ func explain(r *status.Report) []explained {
 		}
 		l := r.Lanes[i]
 		e := explained{
-			Floor: f, Holds: slices.Contains(r.Watermark.Holders, f.Sink), First: l.First, StandsSeconds: l.Seconds,
+			Floor: f, Holds: slices.Contains(r.Watermark.Holders, f.Sink), First: l.First, Seconds: l.Seconds,
 			Consumer: l.Consumer, Members: l.Members, NextHolders: []string{}, lane: l,
 		}
 		if e.Holds {
