@@ -18,6 +18,7 @@ need() {
 }
 
 has() { command -v "$1"; }
+has_chromium() { has chromium || has chromium-browser || has google-chrome; }
 has_postgres() { has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
 
 has go >/dev/null || { say "Go is missing: install it from https://go.dev/dl"; exit 1; }
@@ -25,6 +26,7 @@ need make "what you call, .ci/run too" has make
 need "gcc libc6-dev" "the race detector" has "${CC:-gcc}"
 need python3 "the reader of the wire format in Python" has python3
 need postgresql "examples/postgres" has_postgres
+need "chromium fonts-inter" "the page of serve in a browser" has_chromium
 need kcat "a lane as other programs read it" has kcat
 need prometheus "promtool, for the rules in deploy" has promtool
 

@@ -177,7 +177,7 @@ func viewMark(w status.Watermark) markView {
 		parts = append(parts, "first unacked item "+age(seconds(*w.HoldsForSeconds))+" old")
 	}
 	if m.Detail = strings.Join(parts, ", "); m.Detail == "" && w.Position != status.Position(flusso.NoPosition) {
-		m.Detail = "every lane is acked through it"
+		m.Held, m.Detail = nil, "every lane is acked as far as it"
 	}
 	return m
 }

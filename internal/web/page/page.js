@@ -73,8 +73,8 @@ function findings(root) {
   return new Map([...root.querySelectorAll(".finding")].map((f) => [f.dataset.key, f.querySelector("p").textContent]));
 }
 
-// morph makes a node like another one, and keeps those that are the same by
-// their id, or by their place and name.
+// morph makes a node like another one. It keeps the nodes that have the same id,
+// else the next of the same kind: a bar never becomes a line.
 function morph(node, like) {
   for (const { name } of [...node.attributes]) if (!like.hasAttribute(name)) node.removeAttribute(name);
   for (const { name, value } of like.attributes) if (node.getAttribute(name) !== value) node.setAttribute(name, value);
@@ -83,8 +83,8 @@ function morph(node, like) {
   let at = node.firstChild;
   for (const want of [...like.childNodes]) {
     let have = want.id ? keyed.get(want.id) : at;
-    if (!want.id) while (have && have.id) have = have.nextSibling;
-    if (!have || have.nodeType !== want.nodeType || have.nodeName !== want.nodeName) {
+    if (!want.id) while (have && !alike(have, want)) have = have.nextSibling;
+    if (!have) {
       node.insertBefore(document.importNode(want, true), at);
       continue;
     }
@@ -98,6 +98,10 @@ function morph(node, like) {
     at.remove();
     at = next;
   }
+}
+
+function alike(a, b) {
+  return !a.id && a.nodeName === b.nodeName && (a.nodeType !== Node.ELEMENT_NODE || a.classList[0] === b.classList[0]);
 }
 
 if (navigator.clipboard) {
