@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -42,7 +43,6 @@ func getURL(ts *testscript.TestScript, _ bool, args []string) {
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	last := "no answer"
 	for {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, args[1], nil)
 		ts.Check(err)
@@ -51,9 +51,8 @@ func getURL(ts *testscript.TestScript, _ bool, args []string) {
 			r.Header.Set(name, value)
 		}
 		answer, err := client.Do(r)
-		if err != nil {
-			last = err.Error()
-		} else {
+		last := fmt.Sprint(err)
+		if err == nil {
 			body := readAnswer(answer)
 			last = answer.Status + ": " + body
 			if answer.StatusCode == want {

@@ -40,7 +40,7 @@ func binary(t *testing.T) string {
 }
 
 // browser is the one that all tests open tabs in, with a fresh profile.
-var browser context.Context //nolint:containedctx // chromedp's handle is a context
+var browser context.Context
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -49,12 +49,12 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	name, err := chromium()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err) //nolint:forbidigo // there is no test yet to fail
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	profile, err := os.MkdirTemp("", "flusso-e2e-browser-")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err) //nolint:forbidigo // there is no test yet to fail
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(profile) }()
@@ -70,10 +70,10 @@ func run(m *testing.M) int {
 	ctx, cancel := chromedp.NewContext(allocator)
 	defer cancel()
 	if err := chromedp.Do(ctx); err != nil { // starts it
-		fmt.Fprintf(os.Stderr, "start %s: %v\n", name, err) //nolint:forbidigo // there is no test yet to fail
+		fmt.Fprintf(os.Stderr, "start %s: %v\n", name, err)
 		return 1
 	}
-	browser = ctx
+	browser = ctx //nolint:fatcontext // chromedp's handle of the browser is a context
 	code := m.Run()
 	if bin, err := built(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(bin))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -58,7 +59,8 @@ func (s *Server) checked(next http.Handler) http.Handler {
 			return
 		}
 		signing := !s.auth.open && (r.URL.Path == signIn || r.URL.Path == signOut)
-		if r.Method != http.MethodGet && r.Method != http.MethodHead && !(signing && r.Method == http.MethodPost) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if !reads && (!signing || r.Method != http.MethodPost) {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "this server only reads: GET and HEAD are all it knows", http.StatusMethodNotAllowed)
 			return
@@ -135,7 +137,7 @@ func (s *Server) statusJSON(w http.ResponseWriter, _ *http.Request) {
 	snap, _ := s.state.get()
 	w.Header().Set("Content-Type", "application/json")
 	if snap.err == nil {
-		write(w, append(snap.json[:len(snap.json):len(snap.json)], '\n'))
+		write(w, append(slices.Clip(snap.json), '\n'))
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
