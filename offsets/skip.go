@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
@@ -30,6 +31,9 @@ func (e *NothingWaitsError) Error() string {
 
 // PlanSkip finds the first item that the lane's sink has not acked, and plans
 // that the lane goes on right behind it.
+//
+// Records that are no item, as another producer may have written them, lie
+// before the item and go with it: nothing can stop between.
 //
 // Errors: what a consumer that attaches would be told ([*flusso.GapError],
 // [*flusso.UnverifiedError], [*flusso.RetiredError]); [*NothingWaitsError]; what
@@ -56,6 +60,9 @@ func (s *Store) PlanSkip(ctx context.Context, lane topics.Lane) (Skip, error) {
 		}
 	}
 	item, err := s.From(ctx, lane, from)
+	if _, damaged := errors.AsType[*wire.FormatError](err); damaged {
+		item, err = s.behindDamage(ctx, lane, from, err)
+	}
 	if errors.Is(err, ErrUnknown) {
 		return Skip{}, &NothingWaitsError{Lane: lane, At: from}
 	}
@@ -72,4 +79,18 @@ func (s *Store) PlanSkip(ctx context.Context, lane topics.Lane) (Skip, error) {
 	m := st.move(item.Next(), upTo(item.Header))
 	m.Between, err = s.between(ctx, st, m)
 	return Skip{From: from, Item: item, Move: m}, err
+}
+
+// behindDamage returns the first item behind records that are none, or the
+// error about them where nothing is behind.
+func (s *Store) behindDamage(ctx context.Context, lane topics.Lane, from flusso.Offset, damage error) (Found, error) {
+	for item, err := range s.Items(ctx, lane, Reading{From: from}) {
+		if err != nil {
+			return Found{}, err
+		}
+		if item.Damage == nil && !item.EndOnly {
+			return item.Found, nil
+		}
+	}
+	return Found{}, damage
 }

@@ -15,7 +15,7 @@ const Largest = 2 << 30
 // both the file and its name are durable. On an error there is no file, but for
 // one that was there before.
 func Create(path string, s *Saved) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names the file
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%s is there already, and is never overwritten: name another file: %w", path, err)
 	}
@@ -48,7 +48,7 @@ func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	d, err := os.Open(path) //nolint:gosec // the folder of a file that the operator names
+	d, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func Read(path string) (*Saved, error) {
 	if info.Size() > Largest || !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: %w", path, &Error{Reason: "no regular file of at most 2 GiB"})
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the file of a skipped item: %w", err)
 	}
