@@ -107,4 +107,18 @@ func TestF3_unsafe_settings_of_a_broker_are_found(t *testing.T) {
 		}
 	}
 	t.Log(p.runs(1, "topic", "check"))
+
+	// A lane that another tool made is safe by the broker's setting alone.
+	b.Exec(t, "kafka-topics", "--bootstrap-server", containers.InnerAddr, "--create", "--topic", "unsafe.lane.bare", "--partitions", "2")
+	probe.Eventually(t, "the broker shows the topic", func(ctx context.Context) error {
+		got, err := p.Run(ctx, "topic", "check", "--sinks", "bare", "--format", "json")
+		if err == nil && !strings.Contains(got.Out, "-1, from the broker") {
+			err = errNotYet
+		}
+		return err
+	})
+	bare := p.runs(1, "topic", "plan", "--sinks", "bare")
+	if !strings.Contains(bare.Out, "2 → 1") || !strings.Contains(bare.Out, "1 needs a person") {
+		t.Errorf("the plan of a lane with two partitions:\n%s", bare)
+	}
 }

@@ -85,7 +85,7 @@ func brokers(ctx context.Context, cl *kgo.Client) ([]Broker, error) {
 		if i < 0 {
 			return
 		}
-		out[i].Err = kafkaerr.Wrap("describe the settings of broker "+name, err)
+		out[i].Err = kafkaerr.Wrap("describe the settings of broker "+name, err, kafkaerr.OnCluster("DescribeConfigs"))
 		for _, c := range configs {
 			if c.Value != nil {
 				out[i].Settings[c.Name] = *c.Value

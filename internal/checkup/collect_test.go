@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"go.uber.org/goleak"
 
@@ -171,12 +172,25 @@ func TestNobodyIsToldWhatIsMissing(t *testing.T) {
 	create(t, as("root"), p, sinks)
 	found := checkup.Judge(collect(t, as("nobody"), p, sinks, access.Viewer), "nobody")
 	want := []string{
-		"Read on topics shop.*", "Describe on groups shop.*", "Describe on transactional ids shop.writer*", "DescribeConfigs on the cluster",
+		"Read on topics shop.*", "Describe on groups shop.*", "Describe on transactional ids shop.writer", "DescribeConfigs on the cluster",
 		"topic shop.lane.search", "group shop.sink.search",
 	}
 	for _, on := range want {
 		if !slices.ContainsFunc(found, func(f checkup.Finding) bool { return strings.HasPrefix(f.On, on) }) {
 			t.Errorf("nothing is said of %s: %v", on, found)
 		}
+	}
+}
+
+// A broker that is too old is a finding, and what it can still tell is told.
+func TestABrokerThatIsTooOld(t *testing.T) {
+	old := kversion.Stable()
+	old.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7)
+	c, p := kfaketest.New(t, kfake.MaxVersions(old)), shop(t)
+	cl := c.Client(t, checkup.ClientOpt())
+	create(t, cl, p, []string{"search"})
+	found := checkup.Judge(collect(t, cl, p, []string{"search"}, ""), "")
+	if len(found) == 0 || found[0].Code != checkup.BrokerTooOld || !strings.Contains(found[0].Why, "OffsetFetch version 8") {
+		t.Errorf("found %+v", found)
 	}
 }

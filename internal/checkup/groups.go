@@ -74,7 +74,7 @@ func describeGroups(ctx context.Context, cl *kgo.Client, p topics.Pipeline, sink
 			g.Exists, g.Members = answer.State != "Dead", len(answer.Members)
 		}
 		if !errors.Is(err, kerr.GroupIDNotFound) {
-			g.Err = kafkaerr.Wrap("describe group "+g.Name, err)
+			g.Err = kafkaerr.Wrap("describe group "+g.Name, err, kafkaerr.OnGroup("Describe", g.Name))
 		}
 	}
 	if ctx.Err() != nil {

@@ -146,7 +146,11 @@ func (j *judge) internal() {
 		case t.Missing():
 			continue // created when it is first used
 		case t.Err != nil:
-			j.add(Finding{Severity: status.Note, Code: LookupFailed, On: on, Why: "how well Kafka keeps " + holds[t.Name] + " could not be asked: " + t.Err.Error()})
+			why := t.Err.Error()
+			if kafkaerr.Classify(t.Err) == kafkaerr.Auth {
+				why = "the user may not describe it, and no role needs to"
+			}
+			j.add(Finding{Severity: status.Note, Code: LookupFailed, On: on, Why: "how well Kafka keeps " + holds[t.Name] + " could not be asked: " + why})
 			continue
 		}
 		if t.Replicas == 1 && len(j.facts.Brokers) > 1 {
