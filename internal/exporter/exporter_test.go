@@ -268,6 +268,20 @@ func TestExporter_EveryState(t *testing.T) {
 	}
 }
 
+// TestExporter_NoState: a state that a report leaves out is not known.
+func TestExporter_NoState(t *testing.T) {
+	e, _, reg := newExporter(t)
+	e.Set(&status.Report{Lanes: []status.Lane{{Sink: "audit"}}})
+	s := scrape(t, reg)
+	s.wantOneState(t)
+	s.want(t, samples{`lane_state{sink="audit",state="error"}`: 1, `lane_consumer_state{sink="audit",state="unknown"}`: 1, `lane_floor_state{sink="audit",state="unknown"}`: 1})
+	for name := range s {
+		if strings.Contains(name, `state=""`) {
+			t.Errorf("a state without a name: %s", name)
+		}
+	}
+}
+
 // TestExporter_FailedParts: where one look-up failed, its values are unknown
 // and the others stay.
 func TestExporter_FailedParts(t *testing.T) {

@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -62,7 +63,7 @@ func addStates[T any](b *builder, families []states[*T], of *T, labels ...string
 		f := &families[i]
 		is := f.unknown
 		if of != nil {
-			is = f.of(of)
+			is = cmp.Or(f.of(of), f.unknown)
 		}
 		labels := append(slices.Clone(labels), "")
 		for _, state := range f.all {

@@ -337,7 +337,7 @@ func writerIDStates() []states[*status.WriterID] {
 		},
 		unknown: unknownID,
 		of: func(id *status.WriterID) string {
-			if id.Error != "" || id.State == "" {
+			if id.Error != "" {
 				return unknownID
 			}
 			return id.State
