@@ -63,5 +63,8 @@ func columns(f *os.File) int {
 	if err != nil {
 		return 0
 	}
+	if width <= 0 {
+		return maxColumns // it does not know itself
+	}
 	return width
 }

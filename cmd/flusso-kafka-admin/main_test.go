@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 			"cut":      cutFile,
 			"recreate": recreateLane,
 			"setting":  setSetting,
+			"terminal": onTerminal,
 			"lines":    waitLines,
 			"send":     sendRequest,
 			"ack":      ackRequests,

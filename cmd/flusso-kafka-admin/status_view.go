@@ -88,7 +88,7 @@ func (p *page) findings(r *status.Report) error {
 		}
 		switch {
 		case shown[k] == mostAlike+1:
-			text := fmt.Sprintf("and %s more: %s", f.Code, strings.Join(others[k], ", "))
+			text := fmt.Sprintf("and %d more of %s: %s", len(others[k]), f.Code, strings.Join(others[k], ", "))
 			if err := paragraph(p, p.severity(f.Severity, fmt.Sprintf("%-7s", f.Severity))+"  ", text); err != nil {
 				return err
 			}

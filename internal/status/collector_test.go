@@ -100,8 +100,8 @@ func requestsOf(w *world, lanes int) (cold, warm int64) {
 // The ceilings of requests for one report, on a cluster of one broker and of
 // three: what docs/operating.md says.
 const (
-	coldOne, warmOne     = 30, 18
-	coldThree, warmThree = 48, 34
+	coldOne, warmOne     = 28, 16
+	coldThree, warmThree = 44, 32
 )
 
 // TestRequests_DoNotGrowWithLanes: one report costs as much for a thousand
