@@ -41,6 +41,8 @@ type modelLane struct {
 	log     []entry
 	acked   map[int]bool // by any sink, at any time
 	floor   int          // items that are acked durably for certain
+	retired bool
+	passed  map[string]flusso.Position // by incarnation: the highest watermark seen while it was retired
 	start   flusso.Offset
 
 	sink *modelSink // nil when none is attached
@@ -63,7 +65,7 @@ type out struct {
 }
 
 func newModelLane(w *world, sink string) *modelLane {
-	return &modelLane{w: w, name: sink, names: w.p.Lane(w.t, sink), acked: map[int]bool{}}
+	return &modelLane{w: w, name: sink, names: w.p.Lane(w.t, sink), acked: map[int]bool{}, passed: map[string]flusso.Position{}}
 }
 
 // follow begins to read the topic.
