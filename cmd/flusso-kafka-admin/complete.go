@@ -37,14 +37,6 @@ func completeSinks(t *target) cobra.CompletionFunc {
 	}
 }
 
-// completeEverySink completes any number of sinks that were not named yet: SINK….
-func completeEverySink(t *target) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		left := slices.DeleteFunc(t.sinkNames(cmd, typed), func(name string) bool { return slices.Contains(args, name) })
-		return left, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // completeSinkList completes a list of sinks, the last of them: --sinks a,b.
 func completeSinkList(t *target) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {

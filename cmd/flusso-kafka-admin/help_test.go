@@ -16,10 +16,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// unfinished are commands whose help is not yet as [TestHelp] wants it, by
-// their path without the program's name. It only ever shrinks.
-var unfinished = []string{}
-
 // tree returns every command of the program, by its path without the
 // program's name; that of the program itself is empty.
 func tree(t *testing.T) map[string]*cobra.Command {
@@ -50,26 +46,20 @@ func pathOf(cmd *cobra.Command) string {
 func TestHelp(t *testing.T) {
 	for path, cmd := range tree(t) {
 		t.Run(path, func(t *testing.T) {
-			wrong := helpProblems(cmd)
-			listed := slices.Contains(unfinished, path)
-			switch {
-			case listed && len(wrong) == 0:
-				t.Errorf("the help of %q is as it should be: take it off the list of unfinished ones", path)
-			case !listed:
-				for _, w := range wrong {
-					t.Error(w)
-				}
+			for _, wrong := range helpProblems(cmd) {
+				t.Error(wrong)
 			}
 		})
 	}
 }
 
-// An unfinished command that is no longer there has no business on the list.
-func TestHelpListsOnlyCommands(t *testing.T) {
-	all := tree(t)
-	for _, path := range unfinished {
-		if all[path] == nil {
-			t.Errorf("there is no command %q", path)
+// Whatever argument a command takes, a shell completes it: with sinks, waiting
+// requests, files.
+func TestArgumentsAreCompleted(t *testing.T) {
+	for path, cmd := range tree(t) {
+		_, arguments, _ := strings.Cut(cmd.Use, " ")
+		if arguments != "" && cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+			t.Errorf("%s %s: set ValidArgsFunction, to completeNothing where nobody can list them", path, arguments)
 		}
 	}
 }
