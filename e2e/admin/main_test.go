@@ -247,6 +247,7 @@ type sink struct {
 
 	mu    sync.Mutex
 	acked []flusso.Position // of live batches, in the order in which they came
+	rows  []string          // ids of the documents of snapshot batches
 	err   error
 }
 
@@ -282,18 +283,24 @@ func (s *sink) apply(ctx context.Context, in flusso.Consumer[flusso.LaneItem], p
 		if err != nil {
 			return err
 		}
-		b, live := d.Item().(*flusso.Batch)
+		b, batch := d.Item().(*flusso.Batch)
+		live := batch && b.Position != flusso.NoPosition
 		if live && slices.Contains(poison, b.Position) {
 			return errPoison
 		}
 		if err := d.Ack(ctx); err != nil {
 			return err
 		}
-		if live {
-			s.mu.Lock()
+		s.mu.Lock()
+		switch {
+		case live:
 			s.acked = append(s.acked, b.Position)
-			s.mu.Unlock()
+		case batch:
+			for _, row := range b.Envelopes {
+				s.rows = append(s.rows, row.ID)
+			}
 		}
+		s.mu.Unlock()
 	}
 }
 
@@ -321,6 +328,34 @@ func (s *sink) all() []flusso.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.acked)
+}
+
+// snapshots returns the ids of the documents that came in snapshots.
+func (s *sink) snapshots() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.rows)
+}
+
+// refuses returns the error of an attach that does not succeed.
+func (p *pipeline) refuses(name string) error {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), probe.Wait)
+	defer cancel()
+	s := p.stream(name)
+	lane, err := s.Lane(name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	in, err := lane.Consumer(ctx)
+	if err == nil {
+		_, err = in.Receive(ctx)
+	}
+	if err == nil || ctx.Err() != nil {
+		p.t.Fatalf("attached to the lane of %s: %v", name, err)
+	}
+	closeStream(p.t, s)
+	return err
 }
 
 // reaches waits until the sink has acked a position.

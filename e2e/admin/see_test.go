@@ -2,8 +2,10 @@ package admin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/flusso/flusso-kafka/e2e/containers"
@@ -163,7 +165,9 @@ func TestTopic_check_plan_and_apply(t *testing.T) {
 func TestTopic_apply_by_two_operators(t *testing.T) {
 	t.Parallel()
 	p := fresh(t, "audit")
-	both := twice(p, "topic", "apply", "--sinks", "archive,audit,search,warehouse", "--yes")
+	both := twice(p, func(int) []string {
+		return []string{"topic", "apply", "--sinks", "archive,audit,search,warehouse", "--yes"}
+	})
 	for _, got := range both {
 		if got.Code != 0 {
 			t.Errorf("one of two at once failed:\n%s", got)
@@ -172,29 +176,22 @@ func TestTopic_apply_by_two_operators(t *testing.T) {
 	p.runs(0, "topic", "plan", "--sinks", "archive,audit,search,warehouse")
 }
 
-// twice runs a command as two operators do at the same moment.
-func twice(p *pipeline, args ...string) [2]probe.Answer {
+// twice runs commands as two operators do at the same moment.
+func twice(p *pipeline, args func(n int) []string) [2]probe.Answer {
 	p.t.Helper()
-	type result struct {
-		answer probe.Answer
-		err    error
-	}
 	ctx, cancel := context.WithTimeout(p.t.Context(), probe.Wait)
 	defer cancel()
-	results := make(chan result, 2)
-	for range 2 {
-		go func() {
-			got, err := p.Run(ctx, args...)
-			results <- result{got, err}
-		}()
+	var (
+		both [2]probe.Answer
+		errs [2]error
+		wg   sync.WaitGroup
+	)
+	for n := range both {
+		wg.Go(func() { both[n], errs[n] = p.Run(ctx, args(n+1)...) })
 	}
-	var both [2]probe.Answer
-	for i := range both {
-		r := <-results
-		if r.err != nil {
-			p.t.Fatal(r.err)
-		}
-		both[i] = r.answer
+	wg.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		p.t.Fatal(err)
 	}
 	return both
 }
