@@ -85,12 +85,20 @@ type MovedError struct {
 }
 
 func (e *MovedError) Error() string {
-	what := fmt.Sprintf("it was at offset %s when this was planned and is at offset %s now; nothing was committed", e.Planned.Offset, e.Now.Offset)
+	what := fmt.Sprintf("it was %s when this was planned and is %s now; nothing was committed", where(e.Planned), where(e.Now))
 	if e.After {
 		what = fmt.Sprintf("the offset was committed, and somebody else committed offset %s right after it", e.Now.Offset)
 	}
 	return fmt.Sprintf("group %s was moved by somebody else meanwhile: %s: look at it with `flusso-kafka-admin status`, and run the command again if it is still wanted",
 		e.Lane.Group(), what)
+}
+
+// where says where a group stands: a retirement moves nothing but the metadata.
+func where(c Commit) string {
+	if c.Own() && !c.Meta.Retired.IsZero() {
+		return fmt.Sprintf("at offset %s, retired %s,", c.Offset, retiredText(c.Meta.Retired))
+	}
+	return "at offset " + c.Offset.String()
 }
 
 // OutcomeError says that nobody knows whether a move was made: the broker's

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -107,69 +104,6 @@ func TestRewind_by_two_operators(t *testing.T) {
 		t.Errorf("the lane begins again at position %s, which nobody asked for", first)
 	}
 	in(t, s.all())
-}
-
-// A sink that cannot apply an item stops there. Exactly that item is skipped,
-// saved first, and published back when it can be applied; two operators at once
-// skip one item and not two.
-func TestSkip_and_replay(t *testing.T) {
-	t.Parallel()
-	p := fresh(t, "audit", "search")
-	e := p.starts(0)
-	audit := p.attaches("audit")
-	e.passes(30)
-	search := p.attaches("search", 20)
-	if err := search.end(); !errors.Is(err, errPoison) {
-		t.Fatalf("the sink ended with %v", err)
-	}
-	search.ends()
-
-	dir := t.TempDir()
-	save := func(n int) string { return filepath.Join(dir, fmt.Sprintf("item-%d.jsonl", n)) }
-	t.Logf("%s", p.runs(0, "lane", "skip", "search", "--save", save(0), "--dry-run"))
-	both := twice(p, func(n int) []string { return []string{"lane", "skip", "search", "--save", save(n), "--yes"} })
-	saved := ""
-	for _, got := range both {
-		file := got.Args[slices.Index(got.Args, "--save")+1]
-		_, err := os.Stat(file)
-		switch {
-		case got.Code == 0 && saved == "" && err == nil:
-			saved = file
-			says(t, got, "It gives up position 20")
-		case got.Code == 1 && errors.Is(err, os.ErrNotExist):
-			says(t, got, "moved")
-		default:
-			t.Errorf("of two operators more than one skipped, or a file was left (%v):\n%s", err, got)
-		}
-	}
-	if saved == "" {
-		t.Fatalf("nobody skipped:\n%s\n%s", both[0], both[1])
-	}
-	on := p.attaches("search")
-	on.reaches(e.at())
-	if first := on.all()[0]; first != 21 {
-		t.Errorf("the sink goes on at position %s, want 21", first)
-	}
-
-	// Publishing back takes the writer's lease, and asks that nobody has it.
-	says(t, p.runs(1, "lane", "replay", saved, "--yes"), "an ingest engine of pipeline "+p.name+" is attached", "stop it first")
-	if errs := e.failures(); len(errs) > 0 {
-		t.Errorf("the engine was disturbed: %v", errors.Join(errs...))
-	}
-	e.ends()
-	replayed := p.runs(0, "lane", "replay", saved, "--yes")
-	t.Logf("%s", replayed)
-	probe.Eventually(t, "the sink has the item back", func(context.Context) error {
-		if ids := on.snapshots(); !slices.Equal(ids, []string{"20"}) {
-			return fmt.Errorf("it has %v", ids)
-		}
-		return nil
-	})
-	says(t, p.runs(0, "lane", "replay", saved, "--yes"), "left out")
-
-	next := p.starts(e.at())
-	on.reaches(next.at())
-	audit.reaches(next.at())
 }
 
 // The watermark does not wait for a retired lane, and no sink attaches to it;

@@ -3,7 +3,6 @@ package admin_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -88,6 +87,15 @@ type report struct {
 	}
 }
 
+func (r report) finding(code, sink string) string {
+	for _, f := range r.Findings {
+		if f.Code == code && f.Sink == sink {
+			return f.Text
+		}
+	}
+	return ""
+}
+
 // A pipeline in which everything runs is healthy; one whose sink is gone says
 // which, and that it holds the watermark.
 func TestStatus_of_a_healthy_and_of_a_stuck_pipeline(t *testing.T) {
@@ -121,59 +129,9 @@ func TestStatus_of_a_healthy_and_of_a_stuck_pipeline(t *testing.T) {
 			t.Errorf("lane %+v, want %s", l, want)
 		}
 	}
-}
-
-// A setting that somebody has made unsafe is found, shown as a diff, and put
-// right; so is a lane that is missing.
-func TestTopic_check_plan_and_apply(t *testing.T) {
-	t.Parallel()
-	p := fresh(t, "audit", "search")
-	p.runs(0, "topic", "plan")
-	topic := p.lane("search").Topic()
-	tool(t, "kafka-configs", "--alter", "--topic", topic, "--add-config", "retention.ms=86400000")
-	probe.Eventually(t, "the check finds it", func(ctx context.Context) error {
-		got, err := p.Run(ctx, "topic", "check")
-		if err != nil {
-			return err
-		}
-		if got.Code != 1 || !strings.Contains(got.Out, topic) || !strings.Contains(got.Out, "86400000 → -1") {
-			return fmt.Errorf("it does not name it: %s", got)
-		}
-		return nil
-	})
-	plan := p.runs(1, "topic", "plan", "--sinks", "archive,audit,search")
-	for _, part := range []string{"+ topic " + p.name + ".lane.archive", "~ topic " + topic, "86400000 → -1", "1 to create, 1 to set"} {
-		if !strings.Contains(plan.Out, part) {
-			t.Errorf("the plan does not say %q:\n%s", part, plan)
-		}
+	if text := got.finding("no-consumer", "search"); !strings.Contains(text, p.lane("search").Group()) {
+		t.Errorf("no finding names the group that nobody is in: %+v", got.Findings)
 	}
-	dry := p.runs(0, "topic", "apply", "--sinks", "archive,audit,search", "--dry-run")
-	if p.runs(1, "topic", "plan", "--sinks", "archive,audit,search").Out != plan.Out {
-		t.Errorf("the dry run has changed something:\n%s", dry)
-	}
-	t.Logf("%s", p.runs(0, "topic", "apply", "--sinks", "archive,audit,search", "--yes"))
-	probe.Eventually(t, "nothing is left to do", func(ctx context.Context) error {
-		got, err := p.Run(ctx, "topic", "plan", "--sinks", "archive,audit,search")
-		if err != nil {
-			return err
-		}
-		return got.Err()
-	})
-}
-
-// Two operators who apply the same at once both succeed.
-func TestTopic_apply_by_two_operators(t *testing.T) {
-	t.Parallel()
-	p := fresh(t, "audit")
-	both := twice(p, func(int) []string {
-		return []string{"topic", "apply", "--sinks", "archive,audit,search,warehouse", "--yes"}
-	})
-	for _, got := range both {
-		if got.Code != 0 {
-			t.Errorf("one of two at once failed:\n%s", got)
-		}
-	}
-	p.runs(0, "topic", "plan", "--sinks", "archive,audit,search,warehouse")
 }
 
 // twice runs commands as two operators do at the same moment.
