@@ -337,27 +337,6 @@ func (s *sink) snapshots() []string {
 	return slices.Clone(s.rows)
 }
 
-// refuses returns the error of an attach that does not succeed.
-func (p *pipeline) refuses(name string) error {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), probe.Wait)
-	defer cancel()
-	s := p.stream(name)
-	lane, err := s.Lane(name)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	in, err := lane.Consumer(ctx)
-	if err == nil {
-		_, err = in.Receive(ctx)
-	}
-	if err == nil || ctx.Err() != nil {
-		p.t.Fatalf("attached to the lane of %s: %v", name, err)
-	}
-	closeStream(p.t, s)
-	return err
-}
-
 // reaches waits until the sink has acked a position.
 func (s *sink) reaches(at flusso.Position) {
 	s.p.t.Helper()
