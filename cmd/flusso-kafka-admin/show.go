@@ -236,7 +236,7 @@ func (w *watch) write(s *screen, v view, failed error) error {
 func (w *watch) page(v view, failed error, rows int) (string, error) {
 	p := &page{palette: w.palette(), rows: rows}
 	if failed != nil {
-		return p.bad("no answer") + "  " + failed.Error() + "\n", nil
+		return p.bad("no answer") + "  " + failed.Error() + "\n", nil //nolint:nilerr // the page shows it
 	}
 	err := w.text(p, v)
 	return p.String(), err

@@ -311,10 +311,9 @@ func (p *page) state(l status.Lane, r *status.Report) string {
 // consumer says who is attached, in a cell.
 func consumer(l status.Lane, now time.Time) string {
 	text := l.Consumer
-	for _, m := range l.Members {
-		if m.Owner && m.Since != nil {
-			text += " " + since(*m.Since, now)
-		}
+	owner := slices.IndexFunc(l.Members, func(m status.Member) bool { return m.Owner && m.Since != nil })
+	if owner >= 0 {
+		text += " " + since(*l.Members[owner].Since, now)
 	}
 	if n := len(l.Members); n > 1 {
 		text += fmt.Sprintf(" +%d", n-1)

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -508,5 +509,38 @@ func TestCollect_ARetiredLaneIsANote(t *testing.T) {
 		if !strings.Contains(r.Findings[0].Text, want) {
 			t.Errorf("%q does not say %q", r.Findings[0].Text, want)
 		}
+	}
+}
+
+// A snapshot that is not acked is told from a backlog.
+func TestCollect_Seeding(t *testing.T) {
+	w := newWorld(t)
+	w.add("archive")
+	w.publish(2, "archive")
+	w.write("archive", &flusso.SnapshotComplete{Indexes: []string{"orders"}})
+	w.ack("archive", 2)
+	w.sink("archive")
+	w.engine()
+	r := w.collect(w.collector(status.Options{}))
+	l := laneOf(t, r, "archive")
+	if l.State != status.Seeding || *l.Batches != 1 || *l.Envelopes != 0 || l.First.Kind != "complete" || !slices.Equal(l.First.Indexes, []string{"orders"}) || !r.Healthy {
+		t.Errorf("got %+v, first %+v", l, l.First)
+	}
+}
+
+// Lag and watermark ask for less.
+func TestCollect_LanesOnly(t *testing.T) {
+	w := newWorld(t)
+	w.add("archive")
+	w.publish(3, "archive")
+	w.ack("archive", 1)
+	all, lanes := w.collector(status.Options{}), w.collector(status.Options{LanesOnly: true})
+	w.c.Fault(t, kmsg.DescribeGroups, kfaketest.Fault{Mode: kfaketest.Error, Code: kerr.GroupAuthorizationFailed, Times: -1})
+	r := w.collect(lanes)
+	if l := laneOf(t, r, "archive"); *l.Batches != 2 || !r.Healthy || len(r.Findings) != 0 || r.Watermark.Position != 10 {
+		t.Errorf("got %+v with %v", l, codes(r))
+	}
+	if more := w.collect(all); more.Healthy || more.Cost.Requests <= r.Cost.Requests {
+		t.Errorf("all of it costs %d requests, lanes alone %d; found %v", more.Cost.Requests, r.Cost.Requests, codes(more))
 	}
 }

@@ -151,6 +151,7 @@ func (j *judgement) lane(l *Lane) {
 			return
 		}
 		j.add(Warning, CodeLookup, l.Sink, "", "%s", cmp.Or(l.Error, floor.Detail, "the look-up failed"))
+	case CaughtUp, Behind, Seeding:
 	}
 	j.consumer(l)
 	j.retention(l)

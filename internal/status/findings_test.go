@@ -68,8 +68,9 @@ var findingCases = []struct {
 		l.State, r.Watermark.Floors[0] = "other-incarnation", status.Floor{Sink: "archive", State: flusso.FloorOther, Detail: "acked through 7 of incarnation pg-0"}
 	}, []string{"warning other-incarnation"}, []string{"pg-0", incarnation}},
 	{"nothing acked", func(r *status.Report, _ *status.Lane) { r.Watermark.Floors[0].State = flusso.FloorNothing }, []string{"note nothing-acked"}, nil},
-	{"no consumer", func(_ *status.Report, l *status.Lane) { l.Consumer, l.Members = status.Detached, nil },
-		[]string{"failure no-consumer", "note offsets-expire"}, []string{"3 batches wait", "4.0 s old", "lane describe archive"}},
+	{"no consumer", func(_ *status.Report, l *status.Lane) {
+		l.Consumer, l.Members = status.Detached, nil
+	}, []string{"failure no-consumer", "note offsets-expire"}, []string{"3 batches wait", "4.0 s old", "lane describe archive"}},
 	{"no consumer and nothing waits", func(_ *status.Report, l *status.Lane) {
 		l.State, l.Consumer, l.Members, l.Batches, l.Seconds, l.First = status.CaughtUp, status.Detached, nil, new(uint64(0)), new(0.0), nil
 	}, []string{"note offsets-expire"}, []string{"7.0 d", "keeps a copy"}},
@@ -96,8 +97,9 @@ var findingCases = []struct {
 	{"finite retention, over", func(_ *status.Report, l *status.Lane) {
 		l.Retention.Milliseconds, l.Retention.RiskSeconds = new(int64(604800000)), new(0.0)
 	}, []string{"failure finite-retention"}, []string{"any moment"}},
-	{"finite retention, nothing waits", func(_ *status.Report, l *status.Lane) { l.Retention.Milliseconds = new(int64(604800000)) },
-		[]string{"warning finite-retention"}, nil},
+	{"finite retention, nothing waits", func(_ *status.Report, l *status.Lane) {
+		l.Retention.Milliseconds = new(int64(604800000))
+	}, []string{"warning finite-retention"}, nil},
 	{"bounded size", func(_ *status.Report, l *status.Lane) { l.Retention.Bytes = new(int64(1 << 30)) }, []string{"warning finite-retention"}, []string{"retention.bytes"}},
 	{"settings of a lane not known", func(_ *status.Report, l *status.Lane) { l.Retention.Error = "denied" }, []string{"warning lookup-failed"}, nil},
 	{"retired", func(_ *status.Report, l *status.Lane) {

@@ -25,12 +25,18 @@ func TestRates(t *testing.T) {
 		cur  *status.Report
 		want status.Rate
 	}{
-		{"both move", counted(4*time.Second, "id", of(18, 36, 1800), of(32, 64, 3200)),
-			status.Rate{Seconds: 4, Delivered: &status.Flow{Batches: 2, Envelopes: 4, Bytes: 200}, Published: &status.Flow{Batches: 0.5, Envelopes: 1, Bytes: 50}}},
-		{"nothing moves", counted(4*time.Second, "id", of(10, 20, 1000), of(30, 60, 3000)),
-			status.Rate{Seconds: 4, Delivered: &status.Flow{}, Published: &status.Flow{}}},
-		{"rewound", counted(4*time.Second, "id", of(5, 10, 500), of(32, 64, 3200)),
-			status.Rate{Seconds: 4, Published: &status.Flow{Batches: 0.5, Envelopes: 1, Bytes: 50}}},
+		{
+			"both move", counted(4*time.Second, "id", of(18, 36, 1800), of(32, 64, 3200)),
+			status.Rate{Seconds: 4, Delivered: &status.Flow{Batches: 2, Envelopes: 4, Bytes: 200}, Published: &status.Flow{Batches: 0.5, Envelopes: 1, Bytes: 50}},
+		},
+		{
+			"nothing moves", counted(4*time.Second, "id", of(10, 20, 1000), of(30, 60, 3000)),
+			status.Rate{Seconds: 4, Delivered: &status.Flow{}, Published: &status.Flow{}},
+		},
+		{
+			"rewound", counted(4*time.Second, "id", of(5, 10, 500), of(32, 64, 3200)),
+			status.Rate{Seconds: 4, Published: &status.Flow{Batches: 0.5, Envelopes: 1, Bytes: 50}},
+		},
 		{"recreated", counted(4*time.Second, "other", of(100, 200, 10000), of(300, 600, 30000)), status.Rate{Seconds: 4}},
 		{"recreated and smaller", counted(4*time.Second, "other", of(0, 0, 0), of(1, 2, 100)), status.Rate{Seconds: 4}},
 		{"not known any more", counted(4*time.Second, "", nil, nil), status.Rate{Seconds: 4}},
