@@ -33,7 +33,7 @@ type log struct {
 	next  flusso.Offset // first offset that was not read
 }
 
-// record is what group and metadata say: what is acked.
+// progress is what the ingest group has acked.
 type progress struct {
 	found       bool
 	offset      flusso.Offset // everything below is acked
@@ -83,7 +83,7 @@ func lookOnce(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (snapshot,
 	if s.progress, err = committed(ctx, cl, p); err != nil {
 		return s, err
 	}
-	s.next = max(s.progress.offset, 0)
+	s.next = max(s.offset, 0)
 	if s.topicID != [16]byte{} && s.topicID != s.id {
 		if err := s.missed(ctx, p, "topic recreated"); err != nil {
 			return s, err
@@ -182,16 +182,13 @@ func (l *log) findStart(ctx context.Context) error {
 	if err != nil {
 		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
 	}
-	for _, t := range kresp.(*kmsg.ListOffsetsResponse).Topics {
-		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
-			}
-			l.start = flusso.Offset(p.Offset)
-			return nil
-		}
+	resp := kresp.(*kmsg.ListOffsetsResponse)
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return fmt.Errorf("%s: the answer does not name the partition", op)
 	}
-	return fmt.Errorf("%s: the answer does not name the partition", op)
+	got := resp.Topics[0].Partitions[0]
+	l.start = flusso.Offset(got.Offset)
+	return kafkaerr.Wrap(op, kerr.ErrorForCode(got.ErrorCode), kafkaerr.OnTopic("Describe", l.topic))
 }
 
 var decompressor = kgo.DefaultDecompressor()

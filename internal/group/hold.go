@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,14 +23,12 @@ type ActiveError struct {
 }
 
 func (e *ActiveError) Error() string {
-	s := "group " + e.Group + " has members ("
+	names := make([]string, len(e.Members))
 	for i, m := range e.Members {
-		if i > 0 {
-			s += ", "
-		}
-		s += m.String()
+		names[i] = m.String()
 	}
-	return s + fmt.Sprintf("): stop them first; one that was killed leaves the group after its session timeout (%.0f s): wait so long and try again", sessionTimeout.Seconds())
+	return fmt.Sprintf("group %s has members (%s): stop them first; one that was killed leaves the group after its session timeout (%.0f s): wait so long and try again",
+		e.Group, strings.Join(names, ", "), sessionTimeout.Seconds())
 }
 
 // Memberless returns nil when the group has no member, and an [*ActiveError]

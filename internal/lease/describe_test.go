@@ -189,8 +189,7 @@ func TestDescribe_AnswersTheRestWhenAPartIsRefused(t *testing.T) {
 				if s.Err() == nil || kafkaerr.Classify(s.Err()) != tc.class {
 					t.Errorf("got error %v, want one that is %s", s.Err(), tc.class)
 				}
-				var wrapped *kafkaerr.Error
-				if !errors.As(s.Err(), &wrapped) {
+				if _, wrapped := errors.AsType[*kafkaerr.Error](s.Err()); !wrapped {
 					t.Errorf("got %v, want an error with what to do", s.Err())
 				}
 				switch tc.key {
