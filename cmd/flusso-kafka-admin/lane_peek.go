@@ -164,6 +164,11 @@ func (p *peek) answer(ctx, life context.Context, c *cluster, lane topics.Lane) e
 	if p.follow && life.Err() != nil {
 		return found(what)
 	}
+	if p.follow { // for longer than any command takes, maybe
+		fresh, cancel := context.WithTimeout(life, p.timeout)
+		defer cancel()
+		ctx = fresh
+	}
 	end, err := lookBehind(ctx, c, lane)
 	if err != nil {
 		return err
