@@ -78,8 +78,8 @@ test-e2e: ## real Kafka and Postgres in containers; starts an engine where none 
 	e2e/containers/engine.sh with bash -euo pipefail -c 'e2e/containers/images.sh all >/dev/null && cd e2e && $(GO_TEST) -shuffle=on -p 1 -timeout 14m ./...'
 
 .PHONY: screenshot
-screenshot: setup ## take docs/serve.png anew, of the demo (two minutes)
-	cd e2e && $(GO_TEST) -count=1 -run TestScreenshot ./browser -screenshot ../../docs/serve.png -watched 110s
+screenshot: setup ## take docs/serve.png anew, of the demo (five minutes)
+	cd e2e && $(GO_TEST) -count=1 -run TestScreenshot ./browser -screenshot ../../docs/serve.png -watched 5m
 
 .PHONY: lint
 lint: ## golangci-lint on every module, and go.mod files that are tidy

@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -274,6 +278,34 @@ func TestPage_SignsIn(t *testing.T) {
 	b.mu.Unlock()
 	b.do(chromedp.Click(chromedp.CSS("footer button")))
 	b.wait("it is let out", `location.pathname === "/sign-in"`)
+}
+
+// Behind a proxy the page may lie below a path; docs/operating.md says so.
+func TestPage_WorksBelowAPath(t *testing.T) {
+	const token = "d5f2b9c0a1e84f67"
+	w := newWorld(t, "search")
+	w.publish(2)
+	in := w.attach("search")
+	w.ack(in, 1)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(w.serve("--token-file", file).url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	server := httptest.NewServer(http.StripPrefix("/shop", proxy))
+	t.Cleanup(server.Close)
+	b := open(t, server.URL+"/shop/", 1280, 800)
+	b.expect("net::ERR_")
+	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token+kb.Enter))
+	b.wait("it is let in", `location.pathname === "/shop/" && document.querySelectorAll(".lane").length === 1`)
+	b.live()
+	w.ack(in, 1)
+	b.wait("the watermark has moved", `document.getElementById("watermark").textContent === "200"`)
+	b.do(chromedp.Navigate("about:blank")) // or its connection would keep the proxy from closing
 }
 
 func TestPage_WorksWithoutScripts(t *testing.T) {

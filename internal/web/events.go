@@ -48,11 +48,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	last := r.Header.Get("Last-Event-ID")
+	last, brief := r.Header.Get("Last-Event-ID"), r.URL.Query().Has("brief")
 	for {
 		snap, changed := s.state.get()
 		if snap.id != last {
-			if !send(event(snap)) {
+			if !send(event(snap, brief)) {
 				return
 			}
 			last = snap.id
@@ -71,9 +71,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// event is a report, or why there is none of this moment.
-func event(snap *snapshot) string {
-	if snap.err == nil {
+// event is a report, or why there is none of this moment. A brief one says that
+// there is a report and not what is in it: the page fetches itself then.
+func event(snap *snapshot, brief bool) string {
+	switch {
+	case snap.err == nil && brief:
+		return fmt.Sprintf("event: report\nid: %s\ndata: {\"at\":%q}\n\n", snap.id, snap.report.At.Format(time.RFC3339Nano))
+	case snap.err == nil:
 		return fmt.Sprintf("event: report\nid: %s\ndata: %s\n\n", snap.id, snap.json)
 	}
 	data, err := json.Marshal(newStale(snap))

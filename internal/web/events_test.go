@@ -90,6 +90,22 @@ func TestEvents_ComingBackRepeatsNothing(t *testing.T) {
 	})
 }
 
+func TestEvents_BriefOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		report := newReport(900)
+		p, stop := serving(t, Config{Source: &fake{report: report}})
+		defer stop()
+		conn := p.dial()
+		defer conn.Close() //nolint:errcheck // it only frees the pipe
+		s := followOn(t, conn, "/events?brief")
+		s.must()
+		var got struct{ At time.Time }
+		if e := s.must(); e.event != "report" || json.Unmarshal([]byte(e.data), &got) != nil || !got.At.Equal(report.At) || len(e.data) > 60 {
+			t.Errorf("got %+v", e)
+		}
+	})
+}
+
 // A client that reads nothing neither delays another nor gathers events, and
 // is let go; one that is slow goes on with the newest.
 func TestEvents_SlowClientsMissAndBlockNobody(t *testing.T) {

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -277,5 +279,32 @@ func TestNew_Refuses(t *testing.T) {
 	}
 	if _, err := New(fine); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestPage_IsCompressedForWhoTakesIt(t *testing.T) {
+	s := newServer(t, Config{})
+	s.state.publish(newReport(900), nil, time.Now())
+	plain := ask(s, "GET", "/").Body.String()
+	for accepted, zipped := range map[string]bool{"gzip": true, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0": false, "br": false, "": false} {
+		w := ask(s, "GET", "/", func(r *http.Request) { r.Header.Set("Accept-Encoding", accepted) })
+		got := w.Body.String()
+		if (w.Header().Get("Content-Encoding") == "gzip") != zipped {
+			t.Errorf("%q: %v", accepted, w.Header())
+		}
+		if zipped {
+			z, err := gzip.NewReader(w.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(z)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(text)
+		}
+		if got != plain {
+			t.Errorf("%q: another page", accepted)
+		}
 	}
 }

@@ -32,10 +32,12 @@ type snapshot struct {
 	got    time.Time      // when report was collected here
 	json   []byte         // of report
 	curves map[string]curve
+	rates  map[string]status.Rate // since the report before; empty without one
 
-	once sync.Once // renders the page for whoever asks first
-	body []byte
-	fail error
+	once   sync.Once // renders the page for whoever asks first
+	body   []byte
+	zipped []byte
+	fail   error
 }
 
 func newState(interval time.Duration) *state {
@@ -70,6 +72,9 @@ func (s *state) publish(report *status.Report, err error, now time.Time) {
 		}
 	}
 	if next.err == nil {
+		if last.err == nil { // else it would be a rate over what nobody saw
+			next.rates = status.Rates(last.report, report)
+		}
 		s.history.add(report, now)
 	} else {
 		s.history.miss(now)

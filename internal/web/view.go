@@ -2,7 +2,9 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"math"
@@ -55,6 +57,7 @@ type findingView struct {
 
 type laneView struct {
 	Sink, State, Symbol, Tone, Consumer string
+	Rate                                string // empty when it is not known
 	Bar                                 bar
 	Batches, More                       string
 	Age                                 string
@@ -78,14 +81,19 @@ type idView struct{ ID, State, Detail string }
 // denseFrom is the number of lanes from which each gets less room.
 const denseFrom = 13
 
-// render returns the page of a snapshot; it is made once.
-func (s *Server) render(snap *snapshot) ([]byte, error) {
+// render returns the page of a snapshot, also compressed; it is made once.
+func (s *Server) render(snap *snapshot) (body, zipped []byte, err error) {
 	snap.once.Do(func() {
 		var b bytes.Buffer
 		snap.fail = pages.ExecuteTemplate(&b, "index.html", s.view(snap))
 		snap.body = b.Bytes()
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		_, err := w.Write(snap.body)
+		snap.fail = errors.Join(snap.fail, err, w.Close())
+		snap.zipped = z.Bytes()
 	})
-	return snap.body, snap.fail
+	return snap.body, snap.zipped, snap.fail
 }
 
 var pages = template.Must(parse(files))
@@ -119,7 +127,7 @@ func (s *Server) view(snap *snapshot) view {
 	v.Summary = summary(r.Lanes)
 	v.Dense = len(r.Lanes) >= denseFrom
 	for _, l := range r.Lanes {
-		v.Lanes = append(v.Lanes, viewLane(l, r, v.Axis, snap.curves[l.Sink]))
+		v.Lanes = append(v.Lanes, viewLane(l, r, v.Axis, snap.curves[l.Sink], snap.rates[l.Sink]))
 	}
 	for _, f := range r.Findings {
 		v.Findings = append(v.Findings, viewFinding(f))
@@ -208,7 +216,7 @@ var symbolOf = map[string]string{
 	string(status.Retired): "○", string(status.Gap): "■", string(status.Errored): "▲",
 }
 
-func viewLane(l status.Lane, r *status.Report, a axis, c curve) laneView {
+func viewLane(l status.Lane, r *status.Report, a axis, c curve, rate status.Rate) laneView {
 	v := laneView{
 		Sink: l.Sink, State: string(l.State), Symbol: symbolOf[string(l.State)], Tone: tone(l, r),
 		Bar:     a.bar(l),
@@ -225,6 +233,9 @@ func viewLane(l status.Lane, r *status.Report, a axis, c curve) laneView {
 		v.Consumer = "no consumer"
 	default:
 		v.Consumer = "consumer unknown"
+	}
+	if rate.Delivered != nil {
+		v.Rate = fmt.Sprintf("acks %.1f batches/s", rate.Delivered.Batches)
 	}
 	if l.Batches != nil {
 		v.Batches = group(*l.Batches)

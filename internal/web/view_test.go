@@ -18,7 +18,7 @@ func pageOf(t *testing.T, r *status.Report) string {
 	s := newServer(t, Config{})
 	s.state.publish(r, nil, time.Now())
 	snap, _ := s.state.get()
-	body, err := s.render(snap)
+	body, _, err := s.render(snap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestPage_OfTwoHundredLanes(t *testing.T) {
 		s.state.publish(newReport(acked...), nil, now.Add(time.Duration(i)*2*time.Second))
 	}
 	snap, _ := s.state.get()
-	page, err := s.render(snap)
+	page, zipped, err := s.render(snap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,10 @@ func TestPage_OfTwoHundredLanes(t *testing.T) {
 	if len(page) > 1<<20 {
 		t.Errorf("a page of %d bytes, want at most a megabyte", len(page))
 	}
-	if again, _ := s.render(snap); &again[0] != &page[0] {
+	if len(zipped) > 100<<10 {
+		t.Errorf("%d bytes when compressed, want at most 100 KiB", len(zipped))
+	}
+	if again, _, _ := s.render(snap); &again[0] != &page[0] {
 		t.Error("the same report is rendered twice")
 	}
 	// Ids are what the script keeps nodes by.
@@ -157,6 +160,30 @@ func TestPage_OfTwoHundredLanes(t *testing.T) {
 			t.Errorf("id %s twice", m[1])
 		}
 		seen[string(m[1])] = true
+	}
+}
+
+// A rate is one of two reports in a row: none over what nobody saw.
+func TestPage_Rates(t *testing.T) {
+	s := newServer(t, Config{})
+	now := time.Now()
+	publish := func(batches uint64, after time.Duration, err error) string {
+		t.Helper()
+		r := newReport(900)
+		r.At, r.Lanes[0].TopicID, r.Lanes[0].AckedTotals = now.Add(after), "one", &status.Totals{Batches: batches}
+		s.state.publish(r, err, r.At)
+		return ask(s, "GET", "/").Body.String()
+	}
+	const shown = "batches/s"
+	if page := publish(10, 0, nil); strings.Contains(page, shown) {
+		t.Error("the first report has a rate")
+	}
+	if page := publish(20, 2*time.Second, nil); !strings.Contains(page, "acks 5.0 "+shown) {
+		t.Error("no rate of 5.0 between two reports")
+	}
+	publish(0, 4*time.Second, errDown)
+	if page := publish(90, 6*time.Second, nil); strings.Contains(page, shown) {
+		t.Error("a rate over a failure")
 	}
 }
 

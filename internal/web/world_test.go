@@ -125,8 +125,13 @@ type stream struct {
 // follow asks for /events on a connection of its own.
 func follow(t *testing.T, p *pipes, headers ...string) *stream {
 	t.Helper()
-	s := &stream{t: t, conn: p.dial()}
-	text := "GET /events HTTP/1.1\r\nHost: localhost\r\n"
+	return followOn(t, p.dial(), "/events", headers...)
+}
+
+func followOn(t *testing.T, conn net.Conn, path string, headers ...string) *stream {
+	t.Helper()
+	s := &stream{t: t, conn: conn}
+	text := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n"
 	for _, h := range headers {
 		text += h + "\r\n"
 	}

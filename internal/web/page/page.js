@@ -25,7 +25,7 @@ function connect() {
   clearTimeout(again);
   if (source) source.close();
   heard = Date.now();
-  source = new EventSource("events");
+  source = new EventSource("events?brief");
   source.onopen = () => { heard = Date.now(); say("live"); };
   source.onerror = () => {
     say("lost");
