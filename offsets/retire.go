@@ -79,10 +79,7 @@ func (s *Store) PlanRestore(ctx context.Context, lane topics.Lane) (Move, error)
 // lanes in an incarnation, tail was read after it. It is pure.
 func Missed(tail Tail, confirmed flusso.Position, incarnation string) (from flusso.Position, missed bool) {
 	if tail.Found && tail.Header.Incarnation == incarnation {
-		from = tail.Header.Newest
-		if tail.Header.Through < from { // announced more, and it never came
-			from = tail.Header.Through
-		}
+		from = min(tail.Header.Newest, tail.Header.Through) // more may have been announced, and never came
 	}
 	return from, from < confirmed
 }

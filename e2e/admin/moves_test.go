@@ -119,6 +119,13 @@ func TestC2_a_lane_is_retired_restored_and_deleted(t *testing.T) {
 		t.Errorf("the watermark does not say who retired the lane:\n%s", got)
 	}
 	p.alone("search")
+	probe.Eventually(t, "the pipeline is healthy without the lane", func(ctx context.Context) error {
+		got, err := p.Run(ctx, "status")
+		if err == nil && !strings.Contains(got.Out, "ana@ops-1") {
+			err = errors.New("it does not say who retired the lane")
+		}
+		return errors.Join(err, got.Err())
+	})
 
 	restored := reads[moved](p, 0, "lane", "restore", "search", "--yes")
 	if !restored.Committed || restored.PriorState != "retired" || restored.State != "acked" || restored.Missing != nil {
