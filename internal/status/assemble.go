@@ -224,12 +224,12 @@ func (p *parts) retention(l topics.Lane, lag offsets.Lag) Retention {
 }
 
 // standing is what a collector remembers of a lane, to tell for how long it
-// has not moved.
+// has not moved although something waits.
 type standing struct {
 	offset   Offset
 	topicID  string
 	since    time.Time
-	attached map[string]bool // members seen since
+	attached map[string]bool // owners of the lane seen since
 }
 
 // remember compares a report with what was there before.
@@ -248,11 +248,14 @@ func (c *Collector) remember(p *parts, r *Report) {
 			continue // nothing was seen
 		}
 		s, seen := c.stood[l.Sink]
-		if !seen || s.offset != l.AckedOffset || s.topicID != l.TopicID {
+		idle := l.Batches != nil && *l.Batches == 0
+		if !seen || idle || s.offset != l.AckedOffset || s.topicID != l.TopicID {
 			s = standing{l.AckedOffset, l.TopicID, p.at, make(map[string]bool)}
 		}
 		for _, m := range p.groups[l.Group].members {
-			s.attached[m.id] = true
+			if m.Owner { // replicas that stand by change nothing
+				s.attached[m.id] = true
+			}
 		}
 		c.stood[l.Sink] = s
 		if seen {

@@ -394,9 +394,23 @@ func TestCollect_Poison(t *testing.T) {
 		leave()
 	}
 	w.ack("archive", 2)
-	w.sink("archive")
-	if r := w.collect(c); !r.Healthy {
+	leave := w.sink("archive")
+	if r := w.collect(c); !r.Healthy || laneOf(t, r, "archive").Attaches != 1 {
 		t.Errorf("after an ack: got %v", codes(r))
+	}
+	// Restarts while nothing waits say nothing of what comes next.
+	leave()
+	w.ack("archive", 3)
+	for range 3 {
+		leave := w.sink("archive")
+		w.collect(c)
+		leave()
+	}
+	w.sink("archive")
+	w.collect(c)
+	w.publish(1, "archive")
+	if r := w.collect(c); !r.Healthy {
+		t.Errorf("after restarts of an idle sink: got %v", codes(r))
 	}
 }
 

@@ -213,7 +213,7 @@ func (j *judgement) attached(l *Lane) {
 			who, since = m.ClientID+" at "+m.Host, m.Since
 		}
 	}
-	stood := seconds(l.StandsSeconds)
+	stood := min(seconds(l.StandsSeconds), seconds(l.Seconds))
 	switch {
 	case l.Attaches >= poisonAfter:
 		j.add(Failure, CodePoison, l.Sink, peek,

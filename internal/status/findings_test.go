@@ -86,7 +86,8 @@ var findingCases = []struct {
 		l.Seconds, l.Members[0].Since = new(600.0), ago(time.Minute)
 	}, nil, nil},
 	{"old, but moving", func(_ *status.Report, l *status.Lane) { l.Seconds, l.StandsSeconds = new(600.0), new(1.0) }, nil, nil},
-	{"stuck, watched", func(_ *status.Report, l *status.Lane) { l.StandsSeconds = new(45.0) }, []string{"warning stuck"}, []string{"45.0 s", "offset 5"}},
+	{"idle for long, then a new item", func(_ *status.Report, l *status.Lane) { l.StandsSeconds = new(4500.0) }, nil, nil},
+	{"stuck, watched", func(_ *status.Report, l *status.Lane) { l.StandsSeconds, l.Seconds = new(45.0), new(60.0) }, []string{"warning stuck"}, []string{"45.0 s", "offset 5"}},
 	{"poison", func(_ *status.Report, l *status.Lane) { l.StandsSeconds, l.Attaches = new(45.0), 3 }, []string{"failure poison"}, []string{"3 consumers", "lane skip archive", "lane peek archive"}},
 	{"finite retention, far", func(_ *status.Report, l *status.Lane) {
 		l.Retention.Milliseconds, l.Retention.RiskSeconds = new(int64(604800000)), new(500000.0)

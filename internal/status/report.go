@@ -135,8 +135,8 @@ type Lane struct {
 	Newest   *Item   `json:"newest"`             // null when there is none, or it is not known
 
 	// StandsSeconds is for how long this reader has seen AckedOffset where it
-	// is; null at its first look. Attaches is how many members it saw in the
-	// group meanwhile.
+	// is while something waited, 0 when nothing does; null at its first look.
+	// Attaches is how many members owned the lane meanwhile.
 	StandsSeconds *float64 `json:"standsSeconds"`
 	Attaches      int      `json:"attaches"`
 
