@@ -35,10 +35,6 @@ func tree(t *testing.T) map[string]*cobra.Command {
 	return found
 }
 
-func pathOf(cmd *cobra.Command) string {
-	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
-}
-
 // The help of every command is whole: Short and Long; an Example with at least
 // one line `  $ flusso-kafka-admin …` and beneath it what it really printed;
 // flags whose usage begins in lower case (names and acronyms may not); no line

@@ -33,16 +33,20 @@ type streams struct {
 
 // run is main without the process: it runs one command and returns its code.
 func run(ctx context.Context, args []string, s streams) int {
-	cmd := newRoot(s)
-	cmd.SetArgs(args)
-	cmd.SetOut(s.out)
-	cmd.SetErr(s.err)
-	err := cmd.ExecuteContext(ctx)
+	root := newRoot(s)
+	root.SetArgs(args)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitFine
 	}
+	text := program + ": " + err.Error() + "\n"
+	if command := try(cmd, err); command != "" && ctx.Err() == nil {
+		text += "try: " + command + "\n"
+	}
 	// A stderr that cannot be written to leaves the exit code.
-	_, _ = fmt.Fprintln(s.err, "flusso-kafka-admin: "+err.Error())
+	_, _ = io.WriteString(s.err, text)
 	if isUsage(err) {
 		return exitUsage
 	}

@@ -82,7 +82,7 @@ func New(cl *kgo.Client, p topics.Pipeline, o Options) (*Collector, error) {
 type NoLanesError struct{ Pipeline topics.Pipeline }
 
 func (e *NoLanesError) Error() string {
-	return fmt.Sprintf("pipeline %[1]s has no lane: the cluster shows no topic %[1]s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or open the pipeline once with its topics created",
+	return fmt.Sprintf("pipeline %[1]s has no lane: the cluster shows no topic %[1]s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or create them",
 		e.Pipeline)
 }
 

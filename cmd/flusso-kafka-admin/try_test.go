@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/connect"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/profile"
+	"github.com/flusso/flusso-kafka/internal/status"
+	"github.com/flusso/flusso-kafka/offsets"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+func TestTheNextCommandToTry(t *testing.T) {
+	tests := []struct {
+		name  string
+		path  string
+		flags []string
+		err   error
+		want  string // before the #
+	}{
+		{"no connection", "lag", nil, &connect.Error{Tried: "connect", Cause: errors.New("refused"), Advice: "check"}, "profile show"},
+		{"with the flags that were given", "lag", []string{"--brokers", "a:1,b:2", "--pipeline", "shop", "--tls", "--timeout", "3s"}, &connect.Error{Cause: errors.New("refused")}, "profile show --brokers a:1,b:2 --pipeline shop --tls=true"},
+		{"a value that a shell would read", "lag", []string{"--sasl-user", "o'neill & co"}, &connect.Error{Cause: errors.New("refused")}, `profile show --sasl-user 'o'\''neill & co'`},
+		{"denied to look", "lag", nil, kafkaerr.Wrap("list offsets", kerr.TopicAuthorizationFailed), "topic check --role viewer"},
+		{"denied to act", "lane accept", nil, kafkaerr.Wrap("commit", kerr.GroupAuthorizationFailed), "topic check --role operator"},
+		{"no lane", "status", []string{"--pipeline", "shop"}, &status.NoLanesError{}, "topic apply --sinks SINK,… --dry-run --pipeline shop"},
+		{"unknown sink", "lane peek", nil, &flusso.UnknownSinkError{Sink: "x"}, "lane list"},
+		{"members", "lane accept", []string{"search", "--dry-run"}, &offsets.GroupActiveError{Group: "g"}, "lane describe search"},
+		{"too old", "status", nil, &topics.TooOldError{}, "topic check"},
+		{"usage", "lane peek", nil, usageError{errors.New("name one sink")}, "lane peek --help"},
+		{"a name", "lag", nil, fmt.Errorf("open: %w", &flusso.NameError{Kind: "sink"}), "lag --help"},
+		{"profile", "lag", nil, &profile.Error{Where: "config.toml", Reason: "no"}, "profile list"},
+		{"findings", "lag", nil, found([]string{"behind"}), "status"},
+		{"findings of status, which says what helps", "status", nil, found([]string{"behind"}), ""},
+		{"an error that names one", "lag", nil, usageError{errors.New("see flusso-kafka-admin lag --help")}, ""},
+		{"nothing is known", "lag", nil, errors.New("it broke"), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := tree(t)[tt.path]
+			if err := cmd.ParseFlags(tt.flags); err != nil {
+				t.Fatal(err)
+			}
+			command, about, _ := strings.Cut(try(cmd, tt.err), "   # ")
+			want := tt.want
+			if want != "" {
+				want = program + " " + want
+			}
+			if command != want || (about == "") != (want == "") {
+				t.Errorf("got %q, about %q, want %q", command, about, want)
+			}
+		})
+	}
+}
