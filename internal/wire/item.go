@@ -230,6 +230,19 @@ func decodeBare(r *kgo.Record, h Header) (flusso.LaneItem, Header, error) {
 // follows checks that r, record i of the item that last ends, comes from the
 // same write as the record before it.
 func follows(last, r, before *kgo.Record, i int) error {
+	if err := sameWrite(last, r, before, i); err != nil || r == last {
+		return err
+	}
+	for j := range r.Headers {
+		if k := r.Headers[j].Key; k == HeaderBatch || k == HeaderIndexes {
+			return malformed(r, "record", "header "+k+" inside an item")
+		}
+	}
+	return nil
+}
+
+// sameWrite checks what holds for all records that one writer wrote together.
+func sameWrite(last, r, before *kgo.Record, i int) error {
 	switch {
 	case r.Attrs.IsControl():
 		return malformed(r, "item", "contains a control record")
@@ -239,14 +252,6 @@ func follows(last, r, before *kgo.Record, i int) error {
 		return malformed(r, "item", "its records are of different producers")
 	case i > 0 && r.Offset < before.Offset, i > 0 && r.Offset == before.Offset && r.Offset > 0:
 		return malformed(r, "item", "its records are out of order")
-	}
-	if r == last {
-		return nil
-	}
-	for j := range r.Headers {
-		if k := r.Headers[j].Key; k == HeaderBatch || k == HeaderIndexes {
-			return malformed(r, "record", "header "+k+" inside an item")
-		}
 	}
 	return nil
 }

@@ -1,0 +1,128 @@
+package feeds
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	flusso "github.com/flusso/flusso-kafka"
+)
+
+// Sentinels for decisions. Compare with [errors.Is]. A session that lost its
+// lease is [flusso.ErrFenced] once the newer holder is on record and
+// [flusso.ErrLost] before that; a segment whose outcome is not known is
+// [flusso.ErrUnknownOutcome], one that certainly failed [flusso.ErrRejected].
+var (
+	// ErrNoOpenStream: nothing is unsealed, so there is nothing to resume.
+	ErrNoOpenStream = errors.New("the feed has no open stream: open a new one")
+	// ErrSealed: the session's stream is sealed and takes no more.
+	ErrSealed = errors.New("the stream is sealed")
+	// ErrNoFeed: there is no such feed.
+	ErrNoFeed = errors.New("no such feed")
+	// ErrDeleting: the feed is being deleted.
+	ErrDeleting = errors.New("the feed is being deleted")
+)
+
+// FencedError tells who took the lease. It is a [flusso.ErrFenced].
+type FencedError struct {
+	Feed   string
+	Epoch  uint64 // our writer epoch
+	Newer  uint64 // the newer writer's epoch
+	Holder Holder
+}
+
+func (e *FencedError) Error() string {
+	where := ""
+	if e.Holder.Address != "" {
+		where = " at " + e.Holder.Address
+	}
+	return fmt.Sprintf("feed %s: writer epoch %d was fenced by epoch %d of %s%s: another session writes; send appends to it, or resume the feed to take it over",
+		e.Feed, e.Epoch, e.Newer, e.Holder.Name, where)
+}
+
+// Is reports whether target is [flusso.ErrFenced].
+func (e *FencedError) Is(target error) bool { return target == flusso.ErrFenced }
+
+// TokenError says that a batch carries another session's fencing token [E7].
+type TokenError struct {
+	Feed  string
+	Token uint64 // what the batch carries
+	Epoch uint64 // the session's writer epoch
+}
+
+func (e *TokenError) Error() string {
+	return fmt.Sprintf("feed %s: fencing token %d is not this session's writer epoch %d: the batch was meant for another session",
+		e.Feed, e.Token, e.Epoch)
+}
+
+// MatchError says that the stream does not end where the batch expects it [E8].
+type MatchError struct {
+	Feed   string
+	Stream uint64
+	Want   uint64 // the batch's MatchSequence
+	Last   uint64 // the stream's last sequence, appends in flight included
+}
+
+func (e *MatchError) Error() string {
+	return fmt.Sprintf("feed %s, stream %d: matchSequence is %d, but the last sequence is %d: read what was appended meanwhile, then append with the actual one",
+		e.Feed, e.Stream, e.Want, e.Last)
+}
+
+// KeyError says that a record of a keyless feed has a key [E10].
+type KeyError struct {
+	Feed   string
+	Record int // index in its batch
+}
+
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("feed %s takes no keys: record %d of the batch has one; leave it out, or create a feed with keys", e.Feed, e.Record)
+}
+
+// FingerprintError says that a fingerprint is not 32 bytes long [E9].
+type FingerprintError struct {
+	Feed   string
+	Record int // index in its batch
+	Length int // bytes
+}
+
+func (e *FingerprintError) Error() string {
+	return fmt.Sprintf("feed %s: the fingerprint of record %d of the batch is %d bytes long, it has 32: leave it out for the SHA-256 of the payload",
+		e.Feed, e.Record, e.Length)
+}
+
+// FullError says that the feed holds too much that is not committed, so that
+// its WAL can't be trimmed.
+type FullError struct {
+	Feed     string
+	Unsealed uint64 // bytes
+	Limit    uint64 // the feed's MaxUnsealedBytes
+	Streams  []uint64
+	Cause    error // what keeps the oldest of them from a commit; nil when nobody sealed it
+}
+
+func (e *FullError) Error() string {
+	names := make([]string, len(e.Streams))
+	for i, s := range e.Streams {
+		names[i] = fmt.Sprint(s)
+	}
+	cause := "seal or discard them"
+	if e.Cause != nil {
+		cause = "the oldest can't be committed: " + e.Cause.Error()
+	}
+	return fmt.Sprintf("feed %s holds %d bytes that are not committed, at most %d (maxUnsealedBytes), in streams %s: %s",
+		e.Feed, e.Unsealed, e.Limit, strings.Join(names, ", "), cause)
+}
+
+// Unwrap returns the cause.
+func (e *FullError) Unwrap() error { return e.Cause }
+
+// StreamsError says that a feed has as many uncommitted streams as it may.
+type StreamsError struct {
+	Feed    string
+	Streams []uint64
+}
+
+func (e *StreamsError) Error() string {
+	return fmt.Sprintf("feed %s has %d uncommitted streams (%v), the most there may be: repair, resume and seal, or discard some of them",
+		e.Feed, len(e.Streams), e.Streams)
+}
