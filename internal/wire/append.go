@@ -32,6 +32,7 @@ type Append struct {
 	Epoch   uint64    // writer epoch of the session, 1 and up
 	First   uint64    // sequence of the batch's first record in its stream, 1 and up
 	Last    uint64    // and of its last; the batch has Last − First + 1 records
+	Bytes   uint64    // keys and payloads of the stream so far, this batch included
 	At      time.Time // when it was appended; milliseconds
 	BatchID string    // what the client called the batch; empty for none
 }
@@ -45,6 +46,7 @@ const (
 	rankAppendEp
 	rankFirst
 	rankLast
+	rankStreamBytes
 	rankAppendAt
 	rankID
 )
@@ -57,6 +59,7 @@ func (a *Append) AppendText(b []byte) ([]byte, error) {
 	b = appendPair(b, "ep", a.Epoch)
 	b = appendPair(b, "first", a.First)
 	b = appendPair(b, "last", a.Last)
+	b = appendPair(b, "bytes", a.Bytes)
 	b = append(b, " at="...)
 	b = strconv.AppendInt(b, a.At.UnixMilli(), 10)
 	if a.BatchID != "" {
@@ -144,6 +147,8 @@ func appendRank(key []byte) int {
 		return rankFirst
 	case "last":
 		return rankLast
+	case "bytes":
+		return rankStreamBytes
 	case "at":
 		return rankAppendAt
 	case "id":
@@ -163,6 +168,8 @@ func (a *Append) set(p *pairs, rank int, value []byte) error {
 		a.First, err = p.positive("first", value, MaxSequence)
 	case rankLast:
 		a.Last, err = p.positive("last", value, MaxSequence)
+	case rankStreamBytes:
+		a.Bytes, err = p.positive("bytes", value, MaxSequence)
 	case rankAppendAt:
 		var n uint64
 		n, err = p.within("at", value, math.MaxInt64)

@@ -87,7 +87,8 @@ type StreamState struct {
 	Step    StreamStep `json:"step"`
 	From    int64      `json:"from"`              // WAL offset: nothing of it lies below
 	Epoch   uint64     `json:"epoch"`             // writer epoch that opened, resumed or sealed it last
-	Last    uint64     `json:"last"`              // last sequence, as of that epoch's start; of a sealed stream for good
+	Last    uint64     `json:"last"`              // last sequence: as of that epoch's start while open, else for good
+	Bytes   uint64     `json:"bytes"`             // keys and payloads up to Last
 	Message string     `json:"message,omitempty"` // of a sealed stream
 }
 

@@ -139,7 +139,7 @@ func decodeRecord(out *Record, r *kgo.Record) error {
 // included, as the last of its batch. Compare that with the topic's
 // max.message.bytes.
 func RecordSize(r *Record) (bytes, wire int) {
-	const maxAppendText = len("v=1 stream= ep= first= last= at= id=") + 4*16 + 19 + MaxBatchID
+	const maxAppendText = len("v=1 stream= ep= first= last= bytes= at= id=") + 5*16 + 19 + MaxBatchID
 	bytes = len(r.Key) + len(r.Payload)
 	wire = bytes + recordOverhead + len(HeaderAppend) + maxAppendText + headerOverhead
 	if r.Version != nil {

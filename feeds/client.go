@@ -1,0 +1,202 @@
+package feeds
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// Client opens sessions on feeds and reads them. Its methods may be called
+// concurrently.
+type Client struct {
+	cfg    Config
+	client *kgo.Client // for questions; sessions and readers have their own
+	admin  *topics.Admin
+
+	mu     sync.Mutex
+	open   map[*Session]struct{}
+	closed bool
+}
+
+// New returns a client. It dials nothing.
+func New(cfg Config) (*Client, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(cfg.Client...)
+	if err != nil {
+		return nil, fmt.Errorf("set up a Kafka client for feeds: %w", err)
+	}
+	return &Client{cfg: cfg, client: cl, admin: topics.New(cl), open: make(map[*Session]struct{})}, nil
+}
+
+// Close closes every session that is open, without sealing: its stream can be
+// resumed. It returns when nothing runs any more, or with what was not drained
+// when ctx ends first. It may be called again.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	var sessions []*Session
+	for s := range c.open {
+		sessions = append(sessions, s)
+	}
+	c.mu.Unlock()
+	errs := make([]error, len(sessions))
+	var wg sync.WaitGroup
+	for i, s := range sessions {
+		wg.Go(func() { errs[i] = s.Close(ctx) })
+	}
+	wg.Wait()
+	c.client.Close()
+	return errors.Join(errs...)
+}
+
+// ExistsError says that a feed that was to be created is there.
+type ExistsError struct{ Feed string }
+
+func (e *ExistsError) Error() string {
+	return fmt.Sprintf("feed %s exists: its settings never change; delete it first, or choose another name", e.Feed)
+}
+
+// CreateOptions are chosen once, when a feed is created.
+type CreateOptions struct {
+	Keyed            bool
+	Latest           string // [LatestSequence], the default, or [LatestVersion], which needs Keyed
+	Bucket           string // URL of the bucket, without credentials
+	MaxUnsealedBytes uint64 // [DefaultMaxUnsealedBytes] when zero
+}
+
+func (o CreateOptions) settings(feed string) (Settings, error) {
+	bad := func(reason string) (Settings, error) {
+		return Settings{}, &flusso.InvalidError{What: "settings of feed " + feed, Reason: reason}
+	}
+	if o.Latest == "" {
+		o.Latest = LatestSequence
+	}
+	switch {
+	case o.Bucket == "":
+		return bad("no bucket: give the URL where its commits go, file:///var/lib/feeds for a folder")
+	case o.Latest != LatestSequence && o.Latest != LatestVersion:
+		return bad(fmt.Sprintf("latest %q: %s or %s", o.Latest, LatestSequence, LatestVersion))
+	case o.Latest == LatestVersion && !o.Keyed:
+		return bad("latest by version needs keys")
+	}
+	if o.MaxUnsealedBytes == 0 {
+		o.MaxUnsealedBytes = DefaultMaxUnsealedBytes
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return Settings{
+		ID: hex.EncodeToString(id[:]), Keyed: o.Keyed, Latest: o.Latest, Bucket: o.Bucket, MaxUnsealedBytes: o.MaxUnsealedBytes,
+	}, nil
+}
+
+// Create makes a feed: its topics, then, under its lease, its first event. It
+// may be repeated after an error. Errors: [*ExistsError];
+// [*flusso.NameError] and [*flusso.InvalidError] for what can't be;
+// [*topics.UnsafeError]; what the brokers answered.
+func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (Settings, error) {
+	feed, err := topics.NewFeed(name)
+	if err != nil {
+		return Settings{}, err
+	}
+	settings, err := o.settings(name)
+	if err != nil {
+		return Settings{}, err
+	}
+	specs, err := feed.Specs(c.cfg.Topics)
+	if err != nil {
+		return Settings{}, err
+	}
+	if _, err := c.state(ctx, feed); !errors.Is(err, ErrNoFeed) {
+		if err == nil {
+			err = &ExistsError{Feed: name}
+		}
+		return Settings{}, err
+	}
+	if _, err := c.admin.Ensure(ctx, specs); err != nil {
+		return Settings{}, fmt.Errorf("create the topics of feed %s: %w", name, err)
+	}
+	l, err := c.take(ctx, feed)
+	if err != nil {
+		return Settings{}, err
+	}
+	defer l.release(ctx)
+	if l.found {
+		return Settings{}, &ExistsError{Feed: name}
+	}
+	e := wire.Event{
+		Kind: wire.FeedCreated, At: time.Now(), Settings: settings,
+		State: wire.FeedState{Epoch: 1, Holder: c.holder()},
+	}
+	return settings, l.publish(ctx, e)
+}
+
+func (c *Client) holder() *wire.FeedHolder {
+	return &wire.FeedHolder{Name: c.cfg.Holder, Address: c.cfg.Address}
+}
+
+// Holder returns who holds the writer lease of a feed, by the newest event on
+// record, and its writer epoch [E15].
+func (c *Client) Holder(ctx context.Context, name string) (Holder, uint64, error) {
+	feed, err := topics.NewFeed(name)
+	if err != nil {
+		return Holder{}, 0, err
+	}
+	e, err := c.state(ctx, feed)
+	if err != nil {
+		return Holder{}, 0, err
+	}
+	return *e.State.Holder, e.State.Epoch, nil
+}
+
+// segmentConfig configures the segment session of a feed's lease.
+func (c *Client) segmentConfig(feed topics.Feed, limits map[string]int32) segment.Config {
+	return segment.Config{
+		Lease: feed.WriterLease(), Opts: c.cfg.Client,
+		MaxBytes: c.cfg.SegmentBytes, MaxAge: c.cfg.SegmentAge, MaxUnackedBytes: c.cfg.MaxUnackedBytes,
+		BatchMaxBytes: func(topic string) int32 { return limits[topic] },
+		Logger:        c.cfg.Logger,
+	}
+}
+
+// limits returns the largest record batch of the feed's topics. A topic that
+// is not there makes the feed not there.
+func (c *Client) limits(ctx context.Context, feed topics.Feed) (map[string]int32, error) {
+	names := []string{feed.LogTopic(), feed.WALTopic()}
+	described, err := c.admin.Describe(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("describe the topics of feed %s: %w", feed, err)
+	}
+	limits := map[string]int32{"": usualBatch}
+	for _, name := range names {
+		t := described[name]
+		switch {
+		case t.Missing():
+			return nil, fmt.Errorf("feed %s: topic %s is missing: %w: create it first", feed, name, ErrNoFeed)
+		case t.Err != nil:
+			return nil, kafkaerr.Wrap("describe topic "+name, t.Err)
+		}
+		limits[name] = usualBatch
+		if t.MaxMessageBytes > 0 {
+			limits[name] = int32(t.MaxMessageBytes)
+		}
+	}
+	return limits, nil
+}
+
+// usualBatch is Kafka's default max.message.bytes, less its own allowance.
+const usualBatch = 1_000_012

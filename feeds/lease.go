@@ -1,0 +1,157 @@
+package feeds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/partition"
+	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// stableAtMost bounds how long an opener waits for foreign transactions: those
+// of writers before it were aborted by the fencing.
+const stableAtMost = 30 * time.Second
+
+// lease is the writer lease of a feed, held: every writer before is fenced,
+// and event is the newest one on record.
+type lease struct {
+	client *Client
+	feed   topics.Feed
+	seg    *segment.Session
+	limits map[string]int32
+	ends   map[string]partition.Ends
+	found  bool // whether the feed has any event
+	event  wire.Event
+}
+
+// state reads the newest event without taking the lease. It is an [ErrNoFeed]
+// where there is none.
+func (c *Client) state(ctx context.Context, feed topics.Feed) (wire.Event, error) {
+	ends, err := partition.LookUp(ctx, c.client, feed.LogTopic())
+	if kafkaerr.Classify(err) == kafkaerr.Missing {
+		return wire.Event{}, fmt.Errorf("feed %s: %w: create it first", feed, ErrNoFeed)
+	}
+	if err != nil {
+		return wire.Event{}, err
+	}
+	e, found, err := c.newestEvent(ctx, feed, ends[feed.LogTopic()])
+	if err == nil && !found {
+		err = fmt.Errorf("feed %s: its log holds no event: %w: create it first", feed, ErrNoFeed)
+	}
+	return e, err
+}
+
+func (c *Client) newestEvent(ctx context.Context, feed topics.Feed, ends partition.Ends) (e wire.Event, found bool, err error) {
+	r, err := partition.Newest(ctx, c.cfg.Client, feed.LogTopic(), ends, ends.Start, func(*kgo.Record) (bool, error) { return true, nil })
+	if err != nil {
+		return e, false, fmt.Errorf("read the log of feed %s: %w", feed, err)
+	}
+	if r == nil {
+		return e, false, nil
+	}
+	e, err = wire.DecodeEvent(r)
+	if err != nil {
+		return e, false, fmt.Errorf("read the log of feed %s: %w", feed, err)
+	}
+	return e, true, nil
+}
+
+// take fences every earlier writer, then reads where the feed stands. The
+// order is what makes it safe: read first, and a zombie could write in between.
+func (c *Client) take(ctx context.Context, feed topics.Feed) (*lease, error) {
+	limits, err := c.limits(ctx, feed)
+	if err != nil {
+		return nil, err
+	}
+	seg, err := segment.Open(ctx, c.segmentConfig(feed, limits))
+	if err != nil {
+		return nil, fmt.Errorf("take the lease of feed %s: %w", feed, err)
+	}
+	l := &lease{client: c, feed: feed, seg: seg, limits: limits}
+	if err := l.read(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("take the lease of feed %s: %w", feed, err), l.release(ctx))
+	}
+	return l, nil
+}
+
+func (l *lease) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stableAtMost)
+	defer cancel()
+	var err error
+	if l.ends, err = partition.AwaitStable(ctx, l.client.client, l.feed.LogTopic(), l.feed.WALTopic()); err != nil {
+		return err
+	}
+	l.event, l.found, err = l.client.newestEvent(ctx, l.feed, l.ends[l.feed.LogTopic()])
+	return err
+}
+
+// tailOf returns the newest append of a stream that is open, which the WAL
+// knows; all of it is zero where the stream is empty.
+func (l *lease) tailOf(ctx context.Context, st wire.StreamState) (wire.Append, error) {
+	topic := l.feed.WALTopic()
+	var newest wire.Append
+	_, err := partition.Newest(ctx, l.client.cfg.Client, topic, l.ends[topic], flusso.Offset(st.From), func(r *kgo.Record) (bool, error) {
+		a, ok, err := wire.AppendOf(r)
+		if err != nil || !ok || a.Stream != st.Number {
+			return false, err
+		}
+		newest = a
+		return true, nil
+	})
+	if err != nil {
+		return wire.Append{}, fmt.Errorf("find the last sequence of stream %d of feed %s: %w", st.Number, l.feed, err)
+	}
+	return newest, nil
+}
+
+// publish writes an event under the lease and returns when it is durable.
+func (l *lease) publish(ctx context.Context, e wire.Event) error {
+	if err := publishEvent(ctx, l.seg, l.feed, e); err != nil {
+		return fmt.Errorf("write event %s of feed %s: %w", e.Kind, l.feed, err)
+	}
+	l.event, l.found = e, true
+	return nil
+}
+
+// publishEvent submits an event and waits for its outcome; when ctx ends first
+// the event may still be written.
+func publishEvent(ctx context.Context, seg *segment.Session, feed topics.Feed, e wire.Event) error {
+	r, err := wire.EncodeEvent(feed.LogTopic(), e)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	err = seg.Submit(ctx, segment.Entry{
+		Bytes:   len(r.Value),
+		Encode:  func() ([]*kgo.Record, error) { return []*kgo.Record{r}, nil },
+		Resolve: func(err error) { done <- err },
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// releaseAtMost bounds the release of a lease, whose user may have given up.
+const releaseAtMost = 5 * time.Second
+
+// release closes the segment session. The lease stays on record as ours until
+// somebody takes it.
+func (l *lease) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseAtMost)
+	defer cancel()
+	return l.seg.Close(ctx)
+}

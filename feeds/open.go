@@ -1,0 +1,144 @@
+package feeds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// Open allocates a new stream and takes the feed's writer lease: the session
+// before, if any, is fenced [E1, E14]. It never touches the bucket. A stream
+// that was left open stays until it is resumed or discarded, see
+// [Session.Left].
+//
+// Errors: [ErrNoFeed], [ErrDeleting], a [*StreamsError]; what the brokers
+// answered; ctx's. Refusals that can be known before fence nobody.
+func (c *Client) Open(ctx context.Context, name string) (*Session, error) {
+	return c.session(ctx, name, planOpen)
+}
+
+// Resume takes the lease and reattaches to the latest stream that is not
+// sealed: a new epoch, the same stream, the next sequence [E16]. With nothing
+// unsealed it is an [ErrNoOpenStream], and fences nobody. Other errors are
+// those of Open.
+func (c *Client) Resume(ctx context.Context, name string) (*Session, error) {
+	return c.session(ctx, name, planResume)
+}
+
+// plan is what a session is going to be, decided from a feed's newest event.
+// wal is the end of the WAL; last returns how far a stream that is open is.
+type planner func(e wire.Event, feed string) (wire.EventKind, uint64, error)
+
+func planOpen(e wire.Event, feed string) (wire.EventKind, uint64, error) {
+	if n := len(e.State.Streams); n >= MaxStreams {
+		numbers := make([]uint64, n)
+		for i, st := range e.State.Streams {
+			numbers[i] = st.Number
+		}
+		return "", 0, &StreamsError{Feed: feed, Streams: numbers}
+	}
+	return wire.StreamOpened, e.State.Newest + 1, nil
+}
+
+func planResume(e wire.Event, feed string) (wire.EventKind, uint64, error) {
+	for _, st := range slices.Backward(e.State.Streams) {
+		if st.Step != wire.StreamMarked {
+			return wire.StreamResumed, st.Number, nil
+		}
+	}
+	return "", 0, fmt.Errorf("resume feed %s: %w", feed, ErrNoOpenStream)
+}
+
+func (p planner) decide(e wire.Event, feed string) (wire.EventKind, uint64, error) {
+	if e.State.Deleted {
+		return "", 0, fmt.Errorf("feed %s: %w: run its deletion again, or create another feed", feed, ErrDeleting)
+	}
+	return p(e, feed)
+}
+
+func (c *Client) session(ctx context.Context, name string, plan planner) (_ *Session, err error) {
+	feed, err := topics.NewFeed(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	before, err := c.state(ctx, feed)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := plan.decide(before, name); err != nil {
+		return nil, err
+	}
+	l, err := c.take(ctx, feed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.release(ctx))
+		}
+	}()
+	if !l.found {
+		return nil, fmt.Errorf("feed %s: %w: create it first", feed, ErrNoFeed)
+	}
+	kind, number, err := plan.decide(l.event, name)
+	if err != nil {
+		return nil, err
+	}
+	e, err := l.successor(ctx, kind, number)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.publish(ctx, e); err != nil {
+		return nil, err
+	}
+	return c.start(l, number)
+}
+
+// usable refuses what comes after Close.
+func (c *Client) usable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("feed client: %w", flusso.ErrClosed)
+	}
+	return nil
+}
+
+// successor is the event by which this holder opens or resumes a stream.
+func (l *lease) successor(ctx context.Context, kind wire.EventKind, number uint64) (wire.Event, error) {
+	e := l.event
+	e.Kind, e.At, e.Stream, e.Message, e.Commit = kind, time.Now(), number, "", nil
+	e.State.Epoch++
+	e.State.Holder = l.client.holder()
+	e.State.Streams = slices.Clone(e.State.Streams)
+	for i := range e.State.Streams {
+		st := &e.State.Streams[i]
+		if st.Step == wire.StreamOpen {
+			last, err := l.tailOf(ctx, *st)
+			if err != nil {
+				return wire.Event{}, err
+			}
+			st.Last, st.Bytes = last.Last, last.Bytes
+			st.Step = wire.StreamAbandoned
+		}
+		if st.Number == number {
+			st.Step, st.Epoch = wire.StreamOpen, e.State.Epoch
+		}
+	}
+	if kind == wire.StreamOpened {
+		e.State.Newest = number
+		e.State.Streams = append(e.State.Streams, wire.StreamState{
+			Number: number, Step: wire.StreamOpen, From: int64(l.ends[l.feed.WALTopic()].High), Epoch: e.State.Epoch,
+		})
+	}
+	return e, nil
+}

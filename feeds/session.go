@@ -1,0 +1,324 @@
+package feeds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// Session appends to one open stream of a feed, as the holder of its writer
+// lease. It ends at the first segment that is not committed, and is never
+// revived: resume the feed. Its methods may be called concurrently.
+type Session struct {
+	client   *Client
+	feed     topics.Feed
+	seg      *segment.Session
+	settings Settings
+	epoch    uint64
+	stream   uint64
+	left     []wire.StreamState // the other streams without commit, as of the opening
+	largest  int64              // limit of a record on the wire
+	newest   wire.Event         // of the feed: nobody else writes any while the lease is ours; belongs to the holder of the turn
+
+	turn chan struct{} // held while submitting; a channel, since waiting for it must honour a context
+	tail tail          // belongs to the holder of the turn
+
+	background sync.WaitGroup
+	settled    chan struct{} // closed when cause is final
+	cause      error
+
+	mu      sync.Mutex
+	over    bool
+	pending []func() // futures of what was not committed: they wait for the cause
+}
+
+// tail is where a stream ends, appends in flight included.
+type tail struct {
+	last  uint64 // sequence
+	bytes uint64 // keys and payloads
+	seal  error  // why nothing more is taken
+}
+
+// start begins a session on a stream for which the lease has published its
+// event.
+func (c *Client) start(l *lease, number uint64) (*Session, error) {
+	s := &Session{
+		client: c, feed: l.feed, seg: l.seg, settings: l.event.Settings, epoch: l.event.State.Epoch, stream: number,
+		largest: int64(l.limits[l.feed.WALTopic()]), newest: l.event,
+		turn:    make(chan struct{}, 1), settled: make(chan struct{}),
+	}
+	for _, st := range l.event.State.Streams {
+		if st.Number == number {
+			s.tail = tail{last: st.Last, bytes: st.Bytes}
+		} else {
+			s.left = append(s.left, st)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("feed client: %w", flusso.ErrClosed)
+	}
+	c.open[s] = struct{}{}
+	s.background.Go(s.settle)
+	s.background.Go(func() { s.keep(keepEvery) })
+	c.cfg.Logger.Info("feed session open", "feed", s.feed, "stream", number, "epoch", s.epoch, "last", s.tail.last)
+	return s, nil
+}
+
+// Feed returns the name of the session's feed.
+func (s *Session) Feed() string { return s.feed.String() }
+
+// Stream returns the number of the session's stream.
+func (s *Session) Stream() uint64 { return s.stream }
+
+// Epoch returns the session's writer epoch, its fencing token [E7].
+func (s *Session) Epoch() uint64 { return s.epoch }
+
+// Left is a stream of the feed that has no commit and is not the session's.
+type Left struct {
+	Stream      uint64
+	Sealed      bool // its seal was not finished; otherwise it was left open
+	Last, Bytes uint64
+}
+
+// Left returns the other streams that had no commit when the session opened:
+// left open, to be resumed or discarded, or half sealed.
+func (s *Session) Left() []Left {
+	out := make([]Left, len(s.left))
+	for i, st := range s.left {
+		out[i] = Left{Stream: st.Number, Sealed: st.Step == wire.StreamMarked, Last: st.Last, Bytes: st.Bytes}
+	}
+	return out
+}
+
+// Append appends a batch and returns its range when it is durable [E2]. When
+// ctx ends first the batch may still become durable; [Client.Resume] tells.
+//
+// Errors, of which each says that nothing was appended: [ErrSealed],
+// [flusso.ErrClosed]; [flusso.ErrFenced] ([*FencedError]) and
+// [flusso.ErrLost], for good; [*flusso.InvalidError], [*flusso.LimitError],
+// [*KeyError], [*FingerprintError], [*TokenError], [*MatchError] and
+// [*FullError], after which the session goes on; [flusso.ErrRejected]. With
+// [flusso.ErrUnknownOutcome] it cannot be told whether the batch is durable.
+func (s *Session) Append(ctx context.Context, b Batch) (Range, error) {
+	f, err := s.AppendAsync(ctx, b)
+	if err != nil {
+		return Range{}, err
+	}
+	return f.Wait(ctx)
+}
+
+// AppendAsync submits a batch: it has its sequences when the call returns, and
+// the future tells when it is durable [E3]. It blocks while the unacked
+// payload would exceed Config.MaxUnackedBytes; one batch larger than the window
+// goes alone. Batches are appended in the order in which calls are accepted.
+// The records belong to the session until the future resolves. Errors are
+// those of Append that can be told at once, and the batch then took no
+// sequence.
+func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
+	if err := s.take(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.turn }()
+	bytes, err := s.admit(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	a := wire.Append{
+		Stream: s.stream, Epoch: s.epoch, First: s.tail.last + 1, Last: s.tail.last + uint64(len(b.Records)),
+		Bytes: s.tail.bytes + bytes, At: time.Now(), BatchID: b.ID,
+	}
+	f := newFuture()
+	at := Range{Stream: a.Stream, First: a.First, Last: a.Last, Records: a.Records()}
+	err = s.seg.Submit(ctx, segment.Entry{
+		Bytes: int(bytes),
+		Encode: func() ([]*kgo.Record, error) {
+			return wire.EncodeBatch(make([]*kgo.Record, 0, len(b.Records)), s.feed.WALTopic(), b.Records, a), nil
+		},
+		Resolve: func(err error) { s.resolve(f, at, err) },
+	})
+	if err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	s.tail.last, s.tail.bytes = a.Last, a.Bytes
+	return f, nil
+}
+
+// resolve tells a future its outcome. What was not committed waits for the
+// cause, which takes a look at the log.
+func (s *Session) resolve(f *Future, at Range, err error) {
+	if err == nil {
+		f.resolve(at, nil)
+		return
+	}
+	finish := func() {
+		f.resolve(Range{}, fmt.Errorf("append %d records as %d to %d of stream %d of feed %s: %w",
+			at.Records, at.First, at.Last, at.Stream, s.feed, errors.Join(err, s.cause)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		finish()
+		return
+	}
+	s.pending = append(s.pending, finish)
+}
+
+// explain turns an error of the segment session's Submit into ours.
+func (s *Session) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil || s.alive() {
+		return err
+	}
+	select {
+	case <-s.settled:
+		return s.cause
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *Session) alive() bool {
+	select {
+	case <-s.seg.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// settleTimeout bounds the look at the log that tells a fenced session from a
+// lost one.
+const settleTimeout = 5 * time.Second
+
+// settle waits for the session's end and finds out why: fenced, by a holder
+// that is on record, or lost. Only a newer event tells the two apart, since a
+// timed out transaction gets the same answers as a fenced one [E14].
+func (s *Session) settle() {
+	<-s.seg.Done()
+	cause := s.seg.Err()
+	if errors.Is(cause, flusso.ErrClosed) {
+		cause = fmt.Errorf("session on stream %d of feed %s: %w", s.stream, s.feed, flusso.ErrClosed)
+	} else {
+		cause = s.judge(cause)
+	}
+	s.client.mu.Lock()
+	delete(s.client.open, s)
+	s.client.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cause, s.over = cause, true
+	close(s.settled)
+	for _, finish := range s.pending {
+		finish()
+	}
+	s.pending = nil
+}
+
+func (s *Session) judge(cause error) error {
+	// Closed first: its clients are never used again, whatever comes.
+	closing, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	if err := s.seg.Close(closing); err != nil {
+		s.client.cfg.Logger.Debug("closed an ended feed session", "feed", s.feed, "epoch", s.epoch, "err", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	e, err := s.client.state(ctx, s.feed)
+	if err == nil && e.State.Epoch > s.epoch {
+		cause = errors.Join(&FencedError{Feed: s.feed.String(), Epoch: s.epoch, Newer: e.State.Epoch, Holder: *e.State.Holder}, cause)
+	}
+	s.client.cfg.Logger.Warn("feed session ended", "feed", s.feed, "stream", s.stream, "epoch", s.epoch, "err", cause)
+	return cause
+}
+
+// keepEvery is how often an idle session writes under each of its ids: well
+// within the day after which [segment.Session] calls them expired.
+const (
+	keepEvery  = 12 * time.Hour
+	keepAtMost = time.Minute
+)
+
+// keep writes a keepalive under all four ids every so often.
+func (s *Session) keep(every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.seg.Done():
+			return
+		}
+		if err := s.keepNow(); err != nil {
+			s.client.cfg.Logger.Warn("keep the lease of an idle feed session", "feed", s.feed, "err", err)
+		}
+	}
+}
+
+func (s *Session) keepNow() error {
+	ctx, cancel := context.WithTimeout(context.Background(), keepAtMost)
+	defer cancel()
+	for range segment.IDs {
+		if err := s.take(ctx); err != nil {
+			return err
+		}
+		err := s.write(ctx, wire.LeaseKept, func(*wire.Event) {})
+		<-s.turn
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes the turn.
+func (s *Session) take(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// write publishes an event behind the newest one; change says what is new. The
+// caller holds the turn.
+func (s *Session) write(ctx context.Context, kind wire.EventKind, change func(*wire.Event)) error {
+	e := s.newest
+	e.Kind, e.At, e.Stream, e.Message, e.Commit = kind, time.Now(), 0, "", nil
+	e.State.Streams = slices.Clone(e.State.Streams)
+	change(&e)
+	if err := publishEvent(ctx, s.seg, s.feed, e); err != nil {
+		return fmt.Errorf("write event %s of feed %s: %w", kind, s.feed, err)
+	}
+	s.newest = e
+	return nil
+}
+
+// Close ends the session without sealing: what was accepted is drained, and
+// the stream stays open and can be resumed. It returns what was not durable
+// when ctx ended. It may be called again.
+func (s *Session) Close(ctx context.Context) error {
+	err := s.seg.Close(ctx)
+	done := make(chan struct{})
+	go func() {
+		s.background.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return err
+}

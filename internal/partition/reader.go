@@ -1,0 +1,101 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+)
+
+// GoneError says that the log no longer holds an offset that was to be read.
+type GoneError struct {
+	Topic  string
+	Offset flusso.Offset
+	Cause  error
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("topic %s: offset %s is gone: %v", e.Topic, e.Offset, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *GoneError) Unwrap() error { return e.Cause }
+
+// fetchBytes bounds one fetch, and so what a reader holds: two of them.
+const fetchBytes = 8 << 20
+
+// Reader reads committed records of one topic in order, from an offset on. It
+// is not for concurrent use.
+type Reader struct {
+	cl    *kgo.Client
+	topic string
+	next  flusso.Offset
+	held  []*kgo.Record
+	err   error // ended
+}
+
+// NewReader returns a reader of topic that begins at offset from. opts reach
+// the brokers. Close it.
+func NewReader(opts []kgo.Opt, topic string, from flusso.Offset) (*Reader, error) {
+	cl, err := kgo.NewClient(append(slices.Clone(opts),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(int64(from))}}),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // they tell how far the log was read
+		kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes), kgo.MaxBufferedRecords(1<<20),
+		kgo.FetchMaxWait(fetchWait),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("set up a reader of topic %s: %w", topic, err)
+	}
+	return &Reader{cl: cl, topic: topic, next: from}, nil
+}
+
+// Close ends the reader.
+func (r *Reader) Close() { r.cl.Close() }
+
+// Next returns the offset after everything that was returned, control records
+// included.
+func (r *Reader) Next() flusso.Offset { return r.next }
+
+// Read returns the next record, a control record included, waiting for it
+// until ctx ends. Errors but ctx's are final; a [*GoneError] says that the log
+// begins behind what was to be read.
+func (r *Reader) Read(ctx context.Context) (*kgo.Record, error) {
+	for len(r.held) == 0 {
+		if r.err != nil {
+			return nil, r.err
+		}
+		fetches := r.cl.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if r.held = fetches.Records(); len(r.held) > 0 && flusso.Offset(r.held[0].Offset) < r.next {
+			r.held = slices.DeleteFunc(r.held, func(rec *kgo.Record) bool { return flusso.Offset(rec.Offset) < r.next })
+		}
+		// The first error ends it: behind it the client may go on elsewhere.
+		fetches.EachError(func(_ string, _ int32, err error) {
+			if r.err == nil {
+				r.err = r.explain(err)
+			}
+		})
+	}
+	rec := r.held[0]
+	r.held = r.held[1:]
+	r.next = flusso.Offset(rec.Offset) + 1
+	return rec, nil
+}
+
+func (r *Reader) explain(err error) error {
+	var lost *kgo.ErrDataLoss
+	if errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, &lost) || errors.Is(err, kerr.UnknownTopicID) {
+		return &GoneError{Topic: r.topic, Offset: r.next, Cause: err}
+	}
+	return kafkaerr.Wrap(fmt.Sprintf("read topic %s at offset %s", r.topic, r.next), err)
+}
