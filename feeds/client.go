@@ -127,6 +127,9 @@ func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (Sett
 		}
 		return Settings{}, err
 	}
+	if err := markBucket(ctx, feed, settings); err != nil {
+		return Settings{}, fmt.Errorf("mark the bucket of feed %s: %w", name, err)
+	}
 	if _, err := c.admin.Ensure(ctx, specs); err != nil {
 		return Settings{}, fmt.Errorf("create the topics of feed %s: %w", name, err)
 	}
@@ -164,38 +167,40 @@ func (c *Client) Holder(ctx context.Context, name string) (Holder, uint64, error
 }
 
 // segmentConfig configures the segment session of a feed's lease.
-func (c *Client) segmentConfig(feed topics.Feed, limits map[string]int32) segment.Config {
+func (c *Client) segmentConfig(feed topics.Feed, described map[string]topics.Topic) segment.Config {
 	return segment.Config{
 		Lease: feed.WriterLease(), Opts: c.cfg.Client,
 		MaxBytes: c.cfg.SegmentBytes, MaxAge: c.cfg.SegmentAge, MaxUnackedBytes: c.cfg.MaxUnackedBytes,
-		BatchMaxBytes: func(topic string) int32 { return limits[topic] },
+		BatchMaxBytes: func(topic string) int32 { return largest(described[topic]) },
 		Logger:        c.cfg.Logger,
 	}
 }
 
-// limits returns the largest record batch of the feed's topics. A topic that
-// is not there makes the feed not there.
-func (c *Client) limits(ctx context.Context, feed topics.Feed) (map[string]int32, error) {
+// describe returns the feed's topics by name. One that is not there makes the
+// feed not there.
+func (c *Client) describe(ctx context.Context, feed topics.Feed) (map[string]topics.Topic, error) {
 	names := []string{feed.LogTopic(), feed.WALTopic()}
 	described, err := c.admin.Describe(ctx, names...)
 	if err != nil {
 		return nil, fmt.Errorf("describe the topics of feed %s: %w", feed, err)
 	}
-	limits := map[string]int32{"": usualBatch}
 	for _, name := range names {
-		t := described[name]
-		switch {
+		switch t := described[name]; {
 		case t.Missing():
 			return nil, fmt.Errorf("feed %s: topic %s is missing: %w: create it first", feed, name, ErrNoFeed)
 		case t.Err != nil:
 			return nil, kafkaerr.Wrap("describe topic "+name, t.Err)
 		}
-		limits[name] = usualBatch
-		if t.MaxMessageBytes > 0 {
-			limits[name] = int32(t.MaxMessageBytes)
-		}
 	}
-	return limits, nil
+	return described, nil
+}
+
+// largest returns the limit of a record batch of a topic.
+func largest(t topics.Topic) int32 {
+	if t.MaxMessageBytes > 0 {
+		return int32(t.MaxMessageBytes)
+	}
+	return usualBatch
 }
 
 // usualBatch is Kafka's default max.message.bytes, less its own allowance.

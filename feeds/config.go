@@ -43,6 +43,14 @@ type Config struct {
 	// 250 ms when zero.
 	SegmentBytes int
 	SegmentAge   time.Duration
+	// StagingDir is where packs are built before they go into a bucket; the
+	// system's folder for temporary files when empty.
+	StagingDir string
+	// PackBytes closes a pack: [DefaultPackBytes] when zero.
+	PackBytes int64
+	// TrimGrace is how long a committed stream stays in the WAL for those who
+	// read it there: [DefaultTrimGrace] when zero, negative for none.
+	TrimGrace time.Duration
 	// Topics are what is chosen for the topics of a new feed.
 	Topics topics.Options
 	Logger *slog.Logger // nil for none
@@ -57,6 +65,8 @@ func (c Config) withDefaults() (Config, error) {
 		return bad("Client", "none", "give at least kgo.SeedBrokers")
 	case c.MaxUnackedBytes < 0:
 		return bad("MaxUnackedBytes", c.MaxUnackedBytes, "1 and up, or 0 for the default")
+	case c.PackBytes < 0:
+		return bad("PackBytes", c.PackBytes, "1 and up, or 0 for the default")
 	case c.SegmentBytes < 0:
 		return bad("SegmentBytes", c.SegmentBytes, "1 and up, or 0 for the default")
 	case c.SegmentAge < 0:
@@ -71,6 +81,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxUnackedBytes == 0 {
 		c.MaxUnackedBytes = DefaultMaxUnackedBytes
+	}
+	if c.PackBytes == 0 {
+		c.PackBytes = DefaultPackBytes
+	}
+	if c.TrimGrace == 0 {
+		c.TrimGrace = DefaultTrimGrace
 	}
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = segment.DefaultMaxBytes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,17 +21,32 @@ import (
 // of writers before it were aborted by the fencing.
 const stableAtMost = 30 * time.Second
 
-// lease is the writer lease of a feed, held: every writer before is fenced,
-// and event is the newest one on record.
+// lease is the writer lease of a feed, held: every writer before is fenced.
 type lease struct {
 	client *Client
 	feed   topics.Feed
 	seg    *segment.Session
-	limits map[string]int32
-	ends   map[string]partition.Ends
-	found  bool // whether the feed has any event
-	event  wire.Event
+	topics map[string]topics.Topic   // the feed's, by name
+	ends   map[string]partition.Ends // when the lease was taken
+
+	// turn is held by whoever writes; a channel, since waiting for it must
+	// honour a context.
+	turn  chan struct{}
+	found bool       // whether the feed has any event
+	event wire.Event // the newest: nobody else writes any; belongs to the holder of the turn
 }
+
+// take takes the turn.
+func (l *lease) take(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *lease) pass() { <-l.turn }
 
 // state reads the newest event without taking the lease. It is an [ErrNoFeed]
 // where there is none.
@@ -67,15 +83,15 @@ func (c *Client) newestEvent(ctx context.Context, feed topics.Feed, ends partiti
 // take fences every earlier writer, then reads where the feed stands. The
 // order is what makes it safe: read first, and a zombie could write in between.
 func (c *Client) take(ctx context.Context, feed topics.Feed) (*lease, error) {
-	limits, err := c.limits(ctx, feed)
+	described, err := c.describe(ctx, feed)
 	if err != nil {
 		return nil, err
 	}
-	seg, err := segment.Open(ctx, c.segmentConfig(feed, limits))
+	seg, err := segment.Open(ctx, c.segmentConfig(feed, described))
 	if err != nil {
 		return nil, fmt.Errorf("take the lease of feed %s: %w", feed, err)
 	}
-	l := &lease{client: c, feed: feed, seg: seg, limits: limits}
+	l := &lease{client: c, feed: feed, seg: seg, topics: described, turn: make(chan struct{}, 1)}
 	if err := l.read(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("take the lease of feed %s: %w", feed, err), l.release(ctx))
 	}
@@ -112,13 +128,24 @@ func (l *lease) tailOf(ctx context.Context, st wire.StreamState) (wire.Append, e
 	return newest, nil
 }
 
-// publish writes an event under the lease and returns when it is durable.
+// publish writes an event under the lease and returns when it is durable. The
+// caller holds the turn, or is alone.
 func (l *lease) publish(ctx context.Context, e wire.Event) error {
 	if err := publishEvent(ctx, l.seg, l.feed, e); err != nil {
 		return fmt.Errorf("write event %s of feed %s: %w", e.Kind, l.feed, err)
 	}
 	l.event, l.found = e, true
 	return nil
+}
+
+// write publishes the event that follows the newest one; change says what is
+// new in it. The caller holds the turn, or is alone.
+func (l *lease) write(ctx context.Context, kind wire.EventKind, stream uint64, change func(*wire.Event)) error {
+	e := l.event
+	e.Kind, e.At, e.Stream, e.Message, e.Commit = kind, time.Now(), stream, "", nil
+	e.State.Streams = slices.Clone(e.State.Streams)
+	change(&e)
+	return l.publish(ctx, e)
 }
 
 // publishEvent submits an event and waits for its outcome; when ctx ends first

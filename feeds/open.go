@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -31,8 +30,8 @@ func (c *Client) Resume(ctx context.Context, name string) (*Session, error) {
 	return c.session(ctx, name, planResume)
 }
 
-// plan is what a session is going to be, decided from a feed's newest event.
-// wal is the end of the WAL; last returns how far a stream that is open is.
+// planner decides from a feed's newest event what a session is going to be: by
+// which event it comes on record, and on which stream.
 type planner func(e wire.Event, feed string) (wire.EventKind, uint64, error)
 
 func planOpen(e wire.Event, feed string) (wire.EventKind, uint64, error) {
@@ -93,11 +92,7 @@ func (c *Client) session(ctx context.Context, name string, plan planner) (_ *Ses
 	if err != nil {
 		return nil, err
 	}
-	e, err := l.successor(ctx, kind, number)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.publish(ctx, e); err != nil {
+	if err := l.begin(ctx, kind, number); err != nil {
 		return nil, err
 	}
 	return c.start(l, number)
@@ -113,32 +108,37 @@ func (c *Client) usable() error {
 	return nil
 }
 
-// successor is the event by which this holder opens or resumes a stream.
-func (l *lease) successor(ctx context.Context, kind wire.EventKind, number uint64) (wire.Event, error) {
-	e := l.event
-	e.Kind, e.At, e.Stream, e.Message, e.Commit = kind, time.Now(), number, "", nil
-	e.State.Epoch++
-	e.State.Holder = l.client.holder()
-	e.State.Streams = slices.Clone(e.State.Streams)
-	for i := range e.State.Streams {
-		st := &e.State.Streams[i]
+// begin publishes the event by which this holder comes on record: it opens or
+// resumes a stream, or works on what others left (stream 0). A stream that was
+// open and is not the one is abandoned.
+func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) error {
+	tails := make(map[uint64]wire.Append)
+	for _, st := range l.event.State.Streams {
 		if st.Step == wire.StreamOpen {
-			last, err := l.tailOf(ctx, *st)
+			tail, err := l.tailOf(ctx, st)
 			if err != nil {
-				return wire.Event{}, err
+				return err
 			}
-			st.Last, st.Bytes = last.Last, last.Bytes
-			st.Step = wire.StreamAbandoned
-		}
-		if st.Number == number {
-			st.Step, st.Epoch = wire.StreamOpen, e.State.Epoch
+			tails[st.Number] = tail
 		}
 	}
-	if kind == wire.StreamOpened {
-		e.State.Newest = number
-		e.State.Streams = append(e.State.Streams, wire.StreamState{
-			Number: number, Step: wire.StreamOpen, From: int64(l.ends[l.feed.WALTopic()].High), Epoch: e.State.Epoch,
-		})
-	}
-	return e, nil
+	return l.write(ctx, kind, stream, func(e *wire.Event) {
+		e.State.Epoch++
+		e.State.Holder = l.client.holder()
+		for i := range e.State.Streams {
+			st := &e.State.Streams[i]
+			if tail, open := tails[st.Number]; open {
+				st.Step, st.Last, st.Bytes = wire.StreamAbandoned, tail.Last, tail.Bytes
+			}
+			if st.Number == stream {
+				st.Step, st.Epoch = wire.StreamOpen, e.State.Epoch
+			}
+		}
+		if kind == wire.StreamOpened {
+			e.State.Newest = stream
+			e.State.Streams = append(e.State.Streams, wire.StreamState{
+				Number: stream, Step: wire.StreamOpen, From: int64(l.ends[l.feed.WALTopic()].High), Epoch: e.State.Epoch,
+			})
+		}
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,29 +12,32 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/flusso/flusso-kafka/internal/wire"
-	"github.com/flusso/flusso-kafka/topics"
 )
 
 // Session appends to one open stream of a feed, as the holder of its writer
 // lease. It ends at the first segment that is not committed, and is never
 // revived: resume the feed. Its methods may be called concurrently.
 type Session struct {
-	client   *Client
-	feed     topics.Feed
-	seg      *segment.Session
+	*lease
+
 	settings Settings
 	epoch    uint64
 	stream   uint64
 	left     []wire.StreamState // the other streams without commit, as of the opening
 	largest  int64              // limit of a record on the wire
-	newest   wire.Event         // of the feed: nobody else writes any while the lease is ours; belongs to the holder of the turn
-
-	turn chan struct{} // held while submitting; a channel, since waiting for it must honour a context
-	tail tail          // belongs to the holder of the turn
+	tail     tail               // belongs to the holder of the turn
 
 	background sync.WaitGroup
+	life       context.Context //nolint:containedctx // of what runs in the background: until the session ends
+	end        context.CancelFunc
 	settled    chan struct{} // closed when cause is final
 	cause      error
+
+	sealing chan struct{} // held by the one call of Seal that works
+	stage   *stage        // belongs to the holder of sealing, once the session runs
+	commit  *Commit       // the same; when the stream is committed
+	earlier chan struct{} // closed when what others left half sealed was dealt with
+	blocked error         // why it could not be
 
 	mu      sync.Mutex
 	over    bool
@@ -47,19 +49,23 @@ type tail struct {
 	last  uint64 // sequence
 	bytes uint64 // keys and payloads
 	seal  error  // why nothing more is taken
+	at    time.Time
+	note  string // message of the seal
 }
 
 // start begins a session on a stream for which the lease has published its
 // event.
 func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	s := &Session{
-		client: c, feed: l.feed, seg: l.seg, settings: l.event.Settings, epoch: l.event.State.Epoch, stream: number,
-		largest: int64(l.limits[l.feed.WALTopic()]), newest: l.event,
-		turn:    make(chan struct{}, 1), settled: make(chan struct{}),
+		lease: l, settings: l.event.Settings, epoch: l.event.State.Epoch, stream: number,
+		largest: int64(largest(l.topics[l.feed.WALTopic()])),
+		settled: make(chan struct{}), sealing: make(chan struct{}, 1), earlier: make(chan struct{}),
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	for _, st := range l.event.State.Streams {
 		if st.Number == number {
 			s.tail = tail{last: st.Last, bytes: st.Bytes}
+			s.stage = c.newStage(l.feed, s.settings, s.epoch, st)
 		} else {
 			s.left = append(s.left, st)
 		}
@@ -67,11 +73,14 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
+		s.end()
 		return nil, fmt.Errorf("feed client: %w", flusso.ErrClosed)
 	}
 	c.open[s] = struct{}{}
 	s.background.Go(s.settle)
 	s.background.Go(func() { s.keep(keepEvery) })
+	s.background.Go(func() { s.stage.run(s.life) })
+	s.background.Go(s.finishEarlier)
 	c.cfg.Logger.Info("feed session open", "feed", s.feed, "stream", number, "epoch", s.epoch, "last", s.tail.last)
 	return s, nil
 }
@@ -130,7 +139,7 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 	if err := s.take(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { <-s.turn }()
+	defer s.pass()
 	bytes, err := s.admit(ctx, b)
 	if err != nil {
 		return nil, err
@@ -206,6 +215,7 @@ const settleTimeout = 5 * time.Second
 // timed out transaction gets the same answers as a fenced one [E14].
 func (s *Session) settle() {
 	<-s.seg.Done()
+	s.end()
 	cause := s.seg.Err()
 	if errors.Is(cause, flusso.ErrClosed) {
 		cause = fmt.Errorf("session on stream %d of feed %s: %w", s.stream, s.feed, flusso.ErrClosed)
@@ -272,36 +282,12 @@ func (s *Session) keepNow() error {
 		if err := s.take(ctx); err != nil {
 			return err
 		}
-		err := s.write(ctx, wire.LeaseKept, func(*wire.Event) {})
-		<-s.turn
+		err := s.write(ctx, wire.LeaseKept, 0, func(*wire.Event) {})
+		s.pass()
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// take takes the turn.
-func (s *Session) take(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// write publishes an event behind the newest one; change says what is new. The
-// caller holds the turn.
-func (s *Session) write(ctx context.Context, kind wire.EventKind, change func(*wire.Event)) error {
-	e := s.newest
-	e.Kind, e.At, e.Stream, e.Message, e.Commit = kind, time.Now(), 0, "", nil
-	e.State.Streams = slices.Clone(e.State.Streams)
-	change(&e)
-	if err := publishEvent(ctx, s.seg, s.feed, e); err != nil {
-		return fmt.Errorf("write event %s of feed %s: %w", kind, s.feed, err)
-	}
-	s.newest = e
 	return nil
 }
 

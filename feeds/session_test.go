@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -25,16 +26,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a broker with one feed.
 type world struct {
 	*kfaketest.Cluster
-	t *testing.T
+	t   *testing.T
+	dir string // of the bucket
 }
 
 const feed = "orders"
 
 func newWorld(t *testing.T, o feeds.CreateOptions) world {
 	t.Helper()
-	w := world{kfaketest.New(t), t}
+	w := world{kfaketest.New(t), t, t.TempDir()}
 	if o.Bucket == "" {
-		o.Bucket = "mem://"
+		o.Bucket = "file://" + filepath.ToSlash(w.dir)
 	}
 	if _, err := w.client("creator").Create(t.Context(), feed, o); err != nil {
 		t.Fatal(err)
@@ -45,7 +47,7 @@ func newWorld(t *testing.T, o feeds.CreateOptions) world {
 // client is a process of its own.
 func (w world) client(holder string, change ...func(*feeds.Config)) *feeds.Client {
 	w.t.Helper()
-	cfg := feeds.Config{Client: w.Opts(), Holder: holder, Address: holder + ":8080"}
+	cfg := feeds.Config{Client: w.Opts(), Holder: holder, Address: holder + ":8080", StagingDir: w.t.TempDir()}
 	for _, f := range change {
 		f(&cfg)
 	}

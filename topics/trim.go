@@ -29,16 +29,20 @@ func (e *RecreatedError) Error() string {
 // IDString returns a topic ID as Kafka's own tools print it.
 func IDString(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// Trim deletes the records of a lane below an offset, which must come from the
-// topic with that ID; a recreated topic is refused with a [*RecreatedError].
-// It returns the lane's log start, which is above upTo when more was trimmed
-// before: trimming again, or less, does nothing. An offset above the end of
-// the lane is an error and deletes nothing.
+// Trim is [Admin.TrimTopic] of a lane.
+func (a *Admin) Trim(ctx context.Context, lane Lane, topicID [16]byte, upTo flusso.Offset) (flusso.Offset, error) {
+	return a.TrimTopic(ctx, lane.Topic(), topicID, upTo)
+}
+
+// TrimTopic deletes the records of a topic's partition 0 below an offset,
+// which must come from the topic with that ID; a recreated topic is refused
+// with a [*RecreatedError]. It returns the log start, which is above upTo when
+// more was trimmed before: trimming again, or less, does nothing. An offset
+// above the end of the log is an error and deletes nothing.
 //
 // Kafka trims by name. A topic recreated in the instant after the look-up is
 // shorter than upTo, and refused for that reason.
-func (a *Admin) Trim(ctx context.Context, lane Lane, topicID [16]byte, upTo flusso.Offset) (flusso.Offset, error) {
-	topic := lane.Topic()
+func (a *Admin) TrimTopic(ctx context.Context, topic string, topicID [16]byte, upTo flusso.Offset) (flusso.Offset, error) {
 	op := fmt.Sprintf("trim topic %s up to offset %s", topic, upTo)
 	switch {
 	case upTo < 0:
@@ -71,7 +75,7 @@ func (a *Admin) Trim(ctx context.Context, lane Lane, topicID [16]byte, upTo flus
 		if start, again := a.logStart(ctx, topic); again == nil && start >= upTo {
 			return start, nil
 		}
-		return flusso.NoOffset, fmt.Errorf("%s: %w: the lane ends below it", op, err)
+		return flusso.NoOffset, fmt.Errorf("%s: %w: the log ends below it", op, err)
 	}
 	if err != nil {
 		return flusso.NoOffset, kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Delete", topic))

@@ -56,9 +56,9 @@ const (
 
 var schemaOfPacks = parquet.SchemaOf(packSchema{})
 
-// codec is cheap to write: packs are written once while appends go on, on the
-// same machine.
-var codec = &zstd.Codec{Level: zstd.SpeedFastest}
+// codec returns one that is cheap to write: packs are written while appends go
+// on, on the same machine. Each writer has its own: a codec keeps encoders.
+func codec() *zstd.Codec { return &zstd.Codec{Level: zstd.SpeedFastest} }
 
 func createdBy() parquet.WriterOption { return parquet.CreatedBy("flusso-kafka", "1", "") }
 

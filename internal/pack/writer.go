@@ -26,7 +26,7 @@ type Summary struct {
 
 // NewWriter returns a writer of a pack to w, which the caller closes after it.
 func NewWriter(w io.Writer) *Writer {
-	return &Writer{w: parquet.NewWriter(w, schemaOfPacks, parquet.Compression(codec), createdBy(),
+	return &Writer{w: parquet.NewWriter(w, schemaOfPacks, parquet.Compression(codec()), createdBy(),
 		parquet.SkipPageBounds("payload"), parquet.SkipPageStatistics("payload"),
 		parquet.SkipPageBounds("fingerprint"), parquet.SkipPageStatistics("fingerprint"),
 		parquet.PageBufferSize(1<<20), parquet.WriteBufferSize(256<<10))}

@@ -1,0 +1,418 @@
+package feeds
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/bucket"
+	"github.com/flusso/flusso-kafka/internal/pack"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// stage builds the packs of one stream while it is open [E11]. It reads the
+// WAL, not a queue in memory: it may fall behind by any amount, and holds one
+// row group, the keys of one pack and one batch. Appending never waits for it.
+// What it staged is adopted by nobody else: the next holder builds its own.
+type stage struct {
+	client   *Client
+	feed     topics.Feed
+	settings Settings
+	epoch    uint64
+	stream   uint64
+	from     flusso.Offset
+
+	// What run works on.
+	dir    string
+	bucket *bucket.Bucket
+	pack   *packFile
+	packs  []Object
+	runs   []string // files of sorted keys, one for each pack with keys
+	next   uint64   // sequence that comes next
+
+	mu        sync.Mutex
+	sealed    bool
+	last      uint64             // of the sealed stream
+	message   string             // the same
+	sealedAt  time.Time          // the same
+	interrupt context.CancelFunc // ends the wait for more, when the stream is sealed
+	staged    uint64             // last sequence that is in a pack
+	bytes     uint64             // keys and payloads up to it
+	trouble   error              // why it stands still, while it does
+	done      chan struct{}      // closed when run has ended
+	err       error              // why, nil when all of the sealed stream is in the bucket
+
+	// Set before done is closed, where err is nil.
+	manifest   Object
+	manifested Manifest
+}
+
+// packFile is a pack that is being written, in the staging folder.
+type packFile struct {
+	file *os.File
+	hash hash.Hash
+	size counter
+	w    *pack.Writer
+	run  *pack.Run
+}
+
+type counter int64
+
+// Write implements [io.Writer].
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+func (c *Client) newStage(feed topics.Feed, settings Settings, epoch uint64, st wire.StreamState) *stage {
+	return &stage{
+		client: c, feed: feed, settings: settings, epoch: epoch, stream: st.Number, from: flusso.Offset(st.From),
+		next: 1, done: make(chan struct{}),
+	}
+}
+
+// run stages until the stream is sealed and all of it is in the bucket, or ctx
+// ends.
+func (g *stage) run(ctx context.Context) {
+	defer close(g.done)
+	err := g.work(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.err = err
+}
+
+func (g *stage) work(ctx context.Context) (err error) {
+	if g.dir, err = os.MkdirTemp(g.client.cfg.StagingDir, "flusso-"+g.feed.String()+"-"); err != nil {
+		return fmt.Errorf("make a staging folder for feed %s: %w", g.feed, err)
+	}
+	defer func() {
+		if g.pack != nil {
+			err = errors.Join(err, g.pack.file.Close())
+		}
+		err = errors.Join(err, os.RemoveAll(g.dir))
+		if g.bucket != nil {
+			err = errors.Join(err, g.bucket.Close())
+		}
+	}()
+	in, err := g.client.readBatches(g.feed, g.stream, g.from, 1)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	for {
+		waiting, all := g.wait(ctx)
+		if all {
+			return g.complete(ctx)
+		}
+		records, a, err := in.read(waiting)
+		switch {
+		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+			continue // it was sealed meanwhile
+		case err != nil:
+			return err
+		}
+		if err := g.add(ctx, records, a); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns the context to wait for more under, or true when there will be
+// no more.
+func (g *stage) wait(ctx context.Context) (context.Context, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sealed {
+		return ctx, g.next > g.last
+	}
+	if g.interrupt != nil {
+		g.interrupt()
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	g.interrupt = cancel
+	return waiting, false
+}
+
+// seal says that the stream ends at last.
+func (g *stage) seal(last uint64, message string, at time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sealed, g.last, g.message, g.sealedAt = true, last, message, at
+	if g.interrupt != nil {
+		g.interrupt()
+	}
+}
+
+func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error {
+	row := pack.Row{Sequence: a.First, AppendedAt: a.At.UnixMilli()}
+	for i := range records {
+		r := &records[i]
+		if g.pack == nil {
+			if err := g.openPack(); err != nil {
+				return err
+			}
+		}
+		row.Key, row.Payload, row.Version, row.Tombstone = r.Key, r.Payload, r.Version, r.Tombstone
+		row.Fingerprint = [32]byte(r.Identity())
+		if err := g.pack.w.Write(&row); err != nil {
+			return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
+		}
+		g.pack.run.Add(&row, uint32(len(g.packs)))
+		row.Sequence++
+		if g.pack.w.Summary().Bytes >= uint64(g.client.cfg.PackBytes) {
+			if err := g.closePack(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	g.next = a.Last + 1
+	g.mu.Lock()
+	g.staged, g.bytes = a.Last, a.Bytes
+	g.mu.Unlock()
+	return nil
+}
+
+func (g *stage) newer() pack.Newer {
+	if g.settings.Latest == LatestVersion {
+		return pack.ByVersion
+	}
+	return pack.BySequence
+}
+
+func (g *stage) openPack() error {
+	f, err := os.CreateTemp(g.dir, "pack-")
+	if err != nil {
+		return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
+	}
+	p := &packFile{file: f, hash: sha256.New(), run: pack.NewRun(g.newer())}
+	p.w = pack.NewWriter(io.MultiWriter(f, p.hash, &p.size))
+	g.pack = p
+	return nil
+}
+
+// closePack completes the open pack and puts it into the bucket.
+func (g *stage) closePack(ctx context.Context) error {
+	p := g.pack
+	if err := p.w.Close(); err != nil {
+		return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
+	}
+	sum := p.w.Summary()
+	o := g.object("pack", sum.First, sum.Last, sum.Records, p.hash, int64(p.size))
+	if err := g.put(ctx, p.file, &o); err != nil {
+		return err
+	}
+	if p.run.Len() > 0 {
+		name, err := g.writeRun(p.run)
+		if err != nil {
+			return err
+		}
+		g.runs = append(g.runs, name)
+	}
+	g.packs = append(g.packs, o)
+	g.pack = nil
+	return errors.Join(p.file.Close(), os.Remove(p.file.Name()))
+}
+
+func (g *stage) object(kind string, first, last, records uint64, h hash.Hash, size int64) Object {
+	sum := hex.EncodeToString(h.Sum(nil))
+	return Object{
+		Name: fmt.Sprintf("%s%s-%012d-%s", folderOf(g.feed.String(), g.settings.ID, g.stream, g.epoch), kind, first, sum),
+		Size: size, SHA256: sum, First: first, Last: last, Records: records,
+	}
+}
+
+// The pauses between attempts at the bucket: while the stream is open it is
+// tried for ever, once it is sealed somebody waits.
+const (
+	firstPause     = time.Second
+	longestPause   = time.Minute
+	sealedAttempts = 4
+)
+
+// put puts an object into the bucket, again and again while it can't be.
+func (g *stage) put(ctx context.Context, content io.ReadSeeker, o *Object) error {
+	sum, err := hex.DecodeString(o.SHA256)
+	if err != nil {
+		return err
+	}
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		err := g.openBucket(ctx)
+		if err == nil {
+			err = g.bucket.Put(ctx, o.Name, content, [sha256.Size]byte(sum), o.Size)
+		}
+		g.mu.Lock()
+		g.trouble = err
+		hurry := g.sealed
+		g.mu.Unlock()
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("flush stream %d of feed %s: %w", g.stream, g.feed, err)
+		if ctx.Err() != nil || hurry && attempt >= sealedAttempts {
+			return err
+		}
+		g.client.cfg.Logger.Warn("flush to the bucket: it is tried again", "feed", g.feed, "stream", g.stream, "attempt", attempt, "err", err)
+		if sleep(ctx, pause) != nil {
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// openBucket opens the bucket and makes sure that it is this feed's.
+func (g *stage) openBucket(ctx context.Context) error {
+	if g.bucket != nil {
+		return nil
+	}
+	b, err := openBucket(ctx, g.feed, g.settings)
+	if err != nil {
+		return err
+	}
+	g.bucket = b
+	return nil
+}
+
+// complete puts what is left into the bucket: the last pack, the key index,
+// then the manifest that names them all.
+func (g *stage) complete(ctx context.Context) error {
+	if g.pack != nil {
+		if err := g.closePack(ctx); err != nil {
+			return err
+		}
+	}
+	index, err := g.index(ctx)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	m := Manifest{
+		Version: manifestVersion, Feed: g.feed.String(), FeedID: g.settings.ID, Stream: g.stream, Epoch: g.epoch,
+		Last: g.last, Records: g.last, Bytes: g.bytes, Keyed: g.settings.Keyed, Latest: g.settings.Latest,
+		Message: g.message, SealedAt: g.sealedAt.UTC(), Packs: g.packs, Index: index,
+	}
+	g.mu.Unlock()
+	if m.Records > 0 {
+		m.First = 1
+	}
+	if m.Packs == nil {
+		m.Packs = []Object{}
+	}
+	content, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode the manifest of stream %d of feed %s: %w", g.stream, g.feed, err)
+	}
+	h := sha256.New()
+	h.Write(content)
+	o := g.object("manifest", m.First, m.Last, m.Records, h, int64(len(content)))
+	if err := g.put(ctx, bytes.NewReader(content), &o); err != nil {
+		return err
+	}
+	g.manifest, g.manifested = o, m
+	return nil
+}
+
+// index merges the runs into the stream's key index and puts it into the
+// bucket; nil for a stream without keys.
+func (g *stage) index(ctx context.Context) (_ *Object, err error) {
+	if len(g.runs) == 0 {
+		return nil, nil //nolint:nilnil // no keys, no index
+	}
+	for len(g.runs) > 1 {
+		n := min(len(g.runs), pack.MaxMerge)
+		merged, err := g.mergeRuns(g.runs[:n])
+		if err != nil {
+			return nil, err
+		}
+		g.runs = append(g.runs[n:], merged)
+	}
+	f, err := os.Open(g.runs[0])
+	if err != nil {
+		return nil, fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	size, err := io.Copy(h, f)
+	if err != nil {
+		return nil, fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
+	}
+	x, err := pack.OpenIndex(f, size)
+	if err != nil {
+		return nil, err
+	}
+	o := g.object("index", g.packs[0].First, g.packs[len(g.packs)-1].Last, x.Entries(), h, size)
+	return &o, g.put(ctx, f, &o)
+}
+
+func (g *stage) writeRun(run *pack.Run) (string, error) {
+	return g.writeIndex(func(w *pack.IndexWriter) error { return pack.Merge(w, g.newer(), run.Sorted()) })
+}
+
+func (g *stage) mergeRuns(names []string) (_ string, err error) {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	return g.writeIndex(func(w *pack.IndexWriter) error {
+		runs := make([]iter.Seq2[*pack.Entry, error], 0, len(names))
+		for _, name := range names {
+			f, err := os.Open(name)
+			if err != nil {
+				return err
+			}
+			files = append(files, f)
+			info, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			x, err := pack.OpenIndex(f, info.Size())
+			if err != nil {
+				return err
+			}
+			runs = append(runs, x.All())
+		}
+		return pack.Merge(w, g.newer(), runs...)
+	})
+}
+
+// writeIndex writes an index file into the staging folder.
+func (g *stage) writeIndex(fill func(*pack.IndexWriter) error) (name string, err error) {
+	f, err := os.CreateTemp(g.dir, "keys-")
+	if err != nil {
+		return "", fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
+	}
+	w := pack.NewIndexWriter(f)
+	if err = fill(w); err == nil {
+		err = w.Close()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
+	}
+	return filepath.Clean(f.Name()), nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
