@@ -3,6 +3,7 @@ package feeds
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -26,6 +27,9 @@ func (e *HoleError) Error() string {
 	return fmt.Sprintf("feed %s, stream %d: sequence %d is followed by %d at offset %s of its WAL: records are missing; read what there is, then discard the stream",
 		e.Feed, e.Stream, e.Want-1, e.Got, e.Offset)
 }
+
+// anyStream stands for the batches of all streams, in the order of the WAL.
+const anyStream = 0
 
 // batches reads the batches of one stream from the WAL, in order.
 type batches struct {
@@ -52,7 +56,12 @@ func (b *batches) close() { b.r.Close() }
 // what it has gathered by then is kept. Errors but ctx's are final. What the
 // records point to is the caller's until the next read.
 func (b *batches) read(ctx context.Context) ([]Record, wire.Append, error) {
-	for {
+	return b.readUntil(ctx, math.MaxInt64)
+}
+
+// readUntil is read up to an offset: behind it there is no batch, and no error.
+func (b *batches) readUntil(ctx context.Context, end flusso.Offset) ([]Record, wire.Append, error) {
+	for b.r.Next() < end {
 		r, err := b.r.Read(ctx)
 		if err != nil {
 			return nil, wire.Append{}, err
@@ -70,7 +79,7 @@ func (b *batches) read(ctx context.Context) ([]Record, wire.Append, error) {
 		}
 		held := b.held
 		b.held = nil
-		if a.Stream != b.stream || a.Last < b.next {
+		if b.stream != anyStream && (a.Stream != b.stream || a.Last < b.next) {
 			continue
 		}
 		records, a, err := b.decode(held, a)
@@ -80,6 +89,7 @@ func (b *batches) read(ctx context.Context) ([]Record, wire.Append, error) {
 		b.next = a.Last + 1
 		return records, a, nil
 	}
+	return nil, wire.Append{}, nil
 }
 
 func (b *batches) decode(held []*kgo.Record, a wire.Append) ([]Record, wire.Append, error) {
@@ -87,7 +97,7 @@ func (b *batches) decode(held []*kgo.Record, a wire.Append) ([]Record, wire.Appe
 	if err != nil {
 		return nil, a, fmt.Errorf("read the WAL of feed %s: %w", b.feed, err)
 	}
-	if a.First > b.next {
+	if b.stream != anyStream && a.First > b.next {
 		return nil, a, &HoleError{Feed: b.feed.String(), Stream: b.stream, Want: b.next, Got: a.First, Offset: flusso.Offset(held[0].Offset)}
 	}
 	return records, a, nil

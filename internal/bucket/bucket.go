@@ -196,12 +196,18 @@ func (b *Bucket) syncFolders(object string) error {
 // Verify reads an object back. It is an [ErrMissing] or [ErrDiffers] where it
 // is not what it should be.
 func (b *Bucket) Verify(ctx context.Context, object string, hash [sha256.Size]byte, size int64) error {
+	return b.Copy(ctx, io.Discard, object, hash, size)
+}
+
+// Copy copies an object to w, and returns the errors of Verify: what was copied
+// counts only without one.
+func (b *Bucket) Copy(ctx context.Context, w io.Writer, object string, hash [sha256.Size]byte, size int64) error {
 	r, err := b.b.NewReader(ctx, object, nil)
 	if err != nil {
 		return b.readError(object, err)
 	}
 	h := sha256.New()
-	n, err := io.Copy(h, r)
+	n, err := io.Copy(io.MultiWriter(w, h), r)
 	if err = errors.Join(err, r.Close()); err != nil {
 		return b.readError(object, err)
 	}

@@ -1,0 +1,205 @@
+package feeds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/flusso/flusso-kafka/feeds"
+)
+
+// Packs are read in here, whose decompressor a bubble can't share with the
+// next: these tests run outside of any.
+
+func text(i feeds.Item) string {
+	switch {
+	case i.Discarded:
+		return fmt.Sprintf("discarded %d", i.Stream)
+	case i.Commit > 0:
+		return fmt.Sprintf("%d/%d %s (commit %d)", i.Stream, i.Sequence, i.Payload, i.Commit)
+	}
+	return fmt.Sprintf("%d/%d %s", i.Stream, i.Sequence, i.Payload)
+}
+
+func (w world) read(o feeds.ReadOptions) []string {
+	w.t.Helper()
+	var out []string
+	for item, err := range w.client("reader").Read(w.t.Context(), feed, o) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out = append(out, text(item))
+	}
+	return out
+}
+
+// stream opens a stream, appends each text as a batch, and leaves it by what
+// end does.
+func (w world) stream(end func(*feeds.Session) error, payloads ...string) {
+	w.t.Helper()
+	s, err := w.client("writer").Open(w.t.Context(), feed)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range payloads {
+		if _, err := s.Append(w.t.Context(), batch(p)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if err := errors.Join(end(s), s.Close(w.t.Context())); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func seal(s *feeds.Session) error {
+	_, err := s.Seal(context.Background(), "m")
+	return err
+}
+
+func leave(*feeds.Session) error { return nil }
+
+func TestE6_ReadDeliversCommitsThenWhatIsNotSealed(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{})
+	w.stream(seal, "a", "b")
+	w.stream(leave, "c")
+	w.stream(seal)
+	w.stream(seal, "d")
+	w.stream(leave, "e", "f")
+	sealed := []string{"1/1 a (commit 1)", "1/2 b (commit 1)", "4/1 d (commit 3)"}
+	open := []string{"2/1 c", "5/1 e", "5/2 f"}
+	for name, test := range map[string]struct {
+		o    feeds.ReadOptions
+		want []string
+	}{
+		"all":                       {feeds.ReadOptions{}, slices.Concat(sealed, open)},
+		"sealed":                    {feeds.ReadOptions{Sealed: true}, sealed},
+		"from a commit":             {feeds.ReadOptions{FromCommit: 2}, slices.Concat(sealed[2:], open)},
+		"from a sealed record":      {feeds.ReadOptions{Stream: 1, Sequence: 2}, slices.Concat(sealed[1:], open)},
+		"from an unsealed record":   {feeds.ReadOptions{Stream: 5, Sequence: 2}, open[2:]},
+		"from an abandoned stream":  {feeds.ReadOptions{Stream: 2}, open},
+		"behind the newest, for no": {feeds.ReadOptions{Stream: 5, Sequence: 3}, nil},
+	} {
+		if got := w.read(test.o); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	for name, o := range map[string]feeds.ReadOptions{
+		"a stream that is not there": {Stream: 9}, "a commit that is not there": {FromCommit: 9},
+		"sequence alone": {Sequence: 4}, "sealed and follow": {Sealed: true, Follow: true},
+	} {
+		for _, err := range w.client("reader").Read(t.Context(), feed, o) {
+			if err == nil {
+				t.Errorf("%s was read", name)
+			}
+		}
+	}
+}
+
+func TestFollowDeliversEachRecordOnceAcrossASeal(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{})
+	w.stream(seal, "a")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := make(chan string)
+	done := make(chan error, 1)
+	go func() {
+		for item, err := range w.client("reader").Read(ctx, feed, feeds.ReadOptions{Follow: true}) {
+			if err != nil {
+				done <- err
+				return
+			}
+			got <- text(item)
+		}
+	}()
+	expect := func(want ...string) {
+		t.Helper()
+		for _, want := range want {
+			select {
+			case text := <-got:
+				if text != want {
+					t.Fatalf("got %q, want %q", text, want)
+				}
+			case err := <-done:
+				t.Fatal(err)
+			}
+		}
+	}
+	expect("1/1 a (commit 1)")
+	s, err := w.client("writer").Open(t.Context(), feed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if _, err := s.Append(t.Context(), batch(fmt.Sprint("x", i))); err != nil {
+			t.Fatal(err)
+		}
+		expect(fmt.Sprintf("2/%d x%d", i+1, i))
+	}
+	if err := errors.Join(seal(s), s.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	w.stream(leave, "y")
+	expect("3/1 y")
+	if err := w.client("admin").Discard(t.Context(), feed, 3, ""); err != nil {
+		t.Fatal(err)
+	}
+	expect("discarded 3")
+	w.stream(leave, "z")
+	expect("4/1 z")
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("following ended with %v", err)
+	}
+}
+
+func TestLatestFindsTheNewestRecordOfAKey(t *testing.T) {
+	for _, rule := range []string{feeds.LatestSequence, feeds.LatestVersion} {
+		t.Run(rule, func(t *testing.T) {
+			w := newWorld(t, feeds.CreateOptions{Keyed: true, Latest: rule})
+			put := func(key, payload string, version uint64, tombstone bool) feeds.Batch {
+				return feeds.Batch{Records: []feeds.Record{{Key: []byte(key), Payload: []byte(payload), Version: &version, Tombstone: tombstone}}}
+			}
+			write := func(end func(*feeds.Session) error, batches ...feeds.Batch) {
+				s, err := w.client("writer").Open(t.Context(), feed)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, b := range batches {
+					if _, err := s.Append(t.Context(), b); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := errors.Join(end(s), s.Close(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(seal, put("a", "a1", 5, false), put("b", "b1", 1, false), put("c", "c1", 1, false), put("", "empty", 1, false))
+			write(seal, put("a", "a2", 4, false), put("b", "b2", 1, false), put("c", "", 2, true))
+			write(leave, put("b", "b3", 0, false), put("d", "d1", 7, false), put("d", "d2", 7, false))
+			want := map[string]string{"a": "a2", "b": "b3", "c": "deleted", "d": "d2", "": "empty", "e": "absent"}
+			if rule == feeds.LatestVersion {
+				want["a"], want["b"] = "a1", "b2"
+			}
+			for key, want := range want {
+				item, found, err := w.client("reader").Latest(t.Context(), feed, []byte(key))
+				got := string(item.Payload)
+				switch {
+				case !found:
+					got = "absent"
+				case item.Tombstone:
+					got = "deleted"
+				}
+				if err != nil || got != want {
+					t.Errorf("latest of %q: %s, %v; want %s", key, got, err, want)
+				}
+			}
+		})
+	}
+	w := newWorld(t, feeds.CreateOptions{})
+	if _, _, err := w.client("reader").Latest(t.Context(), feed, []byte("a")); !errorAs(err, func(*feeds.KeyError) bool { return true }) {
+		t.Errorf("[E10] latest on a feed without keys: %v", err)
+	}
+}
