@@ -58,7 +58,7 @@ func openBucket(ctx context.Context, feed topics.Feed, settings Settings) (*buck
 
 // markBucket writes the marker of a new feed.
 func markBucket(ctx context.Context, feed topics.Feed, settings Settings) (err error) {
-	b, err := bucket.Open(ctx, settings.Bucket)
+	b, err := bucket.Create(ctx, settings.Bucket)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/partition"
 	"github.com/flusso/flusso-kafka/internal/segment"
@@ -109,23 +108,16 @@ func (l *lease) read(ctx context.Context) error {
 	return err
 }
 
-// tailOf returns the newest append of a stream that is open, which the WAL
-// knows; all of it is zero where the stream is empty.
-func (l *lease) tailOf(ctx context.Context, st wire.StreamState) (wire.Append, error) {
-	topic := l.feed.WALTopic()
-	var newest wire.Append
-	_, err := partition.Newest(ctx, l.client.cfg.Client, topic, l.ends[topic], flusso.Offset(st.From), func(r *kgo.Record) (bool, error) {
+// matchStream matches the appends of a stream and keeps the newest.
+func matchStream(stream uint64, newest *wire.Append) func(*kgo.Record) (bool, error) {
+	return func(r *kgo.Record) (bool, error) {
 		a, ok, err := wire.AppendOf(r)
-		if err != nil || !ok || a.Stream != st.Number {
+		if err != nil || !ok || a.Stream != stream {
 			return false, err
 		}
-		newest = a
+		*newest = a
 		return true, nil
-	})
-	if err != nil {
-		return wire.Append{}, fmt.Errorf("find the last sequence of stream %d of feed %s: %w", st.Number, l.feed, err)
 	}
-	return newest, nil
 }
 
 // publish writes an event under the lease and returns when it is durable. The

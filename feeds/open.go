@@ -115,7 +115,7 @@ func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) e
 	tails := make(map[uint64]wire.Append)
 	for _, st := range l.event.State.Streams {
 		if st.Step == wire.StreamOpen {
-			tail, err := l.tailOf(ctx, st)
+			tail, err := l.client.tailOf(ctx, l.feed, l.ends[l.feed.WALTopic()], st)
 			if err != nil {
 				return err
 			}

@@ -1,10 +1,15 @@
 package feeds_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,5 +206,96 @@ func TestLatestFindsTheNewestRecordOfAKey(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
 	if _, _, err := w.client("reader").Latest(t.Context(), feed, []byte("a")); !errorAs(err, func(*feeds.KeyError) bool { return true }) {
 		t.Errorf("[E10] latest on a feed without keys: %v", err)
+	}
+}
+
+func TestVerifyReadsEverythingBack(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{Keyed: true})
+	s, err := w.client("writer", func(c *feeds.Config) { c.PackBytes = 200 }).Open(t.Context(), feed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 70 { // more packs than are merged at a time
+		b := batch(strings.Repeat("x", 200))
+		b.Records[0].Key = fmt.Appendf(nil, "k%d", i%20)
+		if _, err := s.Append(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(seal(s), s.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	verify := func() (out []feeds.Verified) {
+		for v, err := range w.client("verifier").Verify(t.Context(), feed) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, v)
+		}
+		return out
+	}
+	got := verify()
+	if len(got) != 1 || got[0].Err != nil || got[0].Objects != 72 {
+		t.Fatalf("verified %+v", got)
+	}
+	// One byte of an object of each kind in turn.
+	done := map[string]bool{}
+	err = filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == "feed.json" {
+			return err
+		}
+		kind, _, _ := strings.Cut(d.Name(), "-")
+		if done[kind] {
+			return nil
+		}
+		done[kind] = true
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		changed := bytes.Clone(content)
+		changed[len(changed)/2] ^= 1
+		if err := os.WriteFile(path, changed, 0o600); err != nil {
+			return err
+		}
+		if got := verify(); len(got) != 1 || got[0].Err == nil {
+			t.Errorf("%s was changed and found to be fine", d.Name())
+		}
+		return os.WriteFile(path, content, 0o600)
+	})
+	if err != nil || len(done) != 3 {
+		t.Fatal(done, err)
+	}
+}
+
+func TestDeleteRemovesEverythingOfAFeedAndMayBeRepeated(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{})
+	w.stream(seal, "a")
+	w.stream(leave, "b")
+	c := w.client("admin")
+	d, err := c.Describe(t.Context(), feed)
+	if err != nil || d.Commits != 1 || len(d.Streams) != 1 || d.Streams[0] != (feeds.Stream{Number: 2, State: "open", Last: 1, Bytes: 1}) || d.Appended.IsZero() {
+		t.Errorf("described as %+v, %v", d, err)
+	}
+	if got, err := c.List(t.Context()); err != nil || !slices.Equal(got, []string{feed}) {
+		t.Errorf("listed %q, %v", got, err)
+	}
+	if err := c.Delete(t.Context(), feed); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), feed); !errors.Is(err, feeds.ErrNoFeed) {
+		t.Errorf("deleted again: %v", err)
+	}
+	if got, err := c.List(t.Context()); err != nil || len(got) > 0 {
+		t.Errorf("behind it %q is listed, %v", got, err)
+	}
+	err = filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("%s is left in the bucket", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"iter"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -40,8 +38,8 @@ type stage struct {
 	bucket *bucket.Bucket
 	pack   *packFile
 	packs  []Object
-	runs   []string // files of sorted keys, one for each pack with keys
-	next   uint64   // sequence that comes next
+	keys   *keyIndexer
+	next   uint64 // sequence that comes next
 
 	mu        sync.Mutex
 	sealed    bool
@@ -66,7 +64,6 @@ type packFile struct {
 	hash hash.Hash
 	size counter
 	w    *pack.Writer
-	run  *pack.Run
 }
 
 type counter int64
@@ -98,6 +95,7 @@ func (g *stage) work(ctx context.Context) (err error) {
 	if g.dir, err = os.MkdirTemp(g.client.cfg.StagingDir, "flusso-"+g.feed.String()+"-"); err != nil {
 		return fmt.Errorf("make a staging folder for feed %s: %w", g.feed, err)
 	}
+	g.keys = newKeyIndexer(g.dir, g.settings)
 	defer func() {
 		if g.pack != nil {
 			err = errors.Join(err, g.pack.file.Close())
@@ -170,7 +168,7 @@ func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error 
 		if err := g.pack.w.Write(&row); err != nil {
 			return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
 		}
-		g.pack.run.Add(&row, uint32(len(g.packs)))
+		g.keys.add(&row)
 		row.Sequence++
 		if g.pack.w.Summary().Bytes >= uint64(g.client.cfg.PackBytes) {
 			if err := g.closePack(ctx); err != nil {
@@ -185,19 +183,12 @@ func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error 
 	return nil
 }
 
-func (g *stage) newer() pack.Newer {
-	if g.settings.Latest == LatestVersion {
-		return pack.ByVersion
-	}
-	return pack.BySequence
-}
-
 func (g *stage) openPack() error {
 	f, err := os.CreateTemp(g.dir, "pack-")
 	if err != nil {
 		return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
 	}
-	p := &packFile{file: f, hash: sha256.New(), run: pack.NewRun(g.newer())}
+	p := &packFile{file: f, hash: sha256.New()}
 	p.w = pack.NewWriter(io.MultiWriter(f, p.hash, &p.size))
 	g.pack = p
 	return nil
@@ -214,12 +205,8 @@ func (g *stage) closePack(ctx context.Context) error {
 	if err := g.put(ctx, p.file, &o); err != nil {
 		return err
 	}
-	if p.run.Len() > 0 {
-		name, err := g.writeRun(p.run)
-		if err != nil {
-			return err
-		}
-		g.runs = append(g.runs, name)
+	if err := g.keys.endPack(); err != nil {
+		return fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
 	}
 	g.packs = append(g.packs, o)
 	g.pack = nil
@@ -325,23 +312,12 @@ func (g *stage) complete(ctx context.Context) error {
 	return nil
 }
 
-// index merges the runs into the stream's key index and puts it into the
-// bucket; nil for a stream without keys.
+// index puts the stream's key index into the bucket; nil for a stream without
+// keys.
 func (g *stage) index(ctx context.Context) (_ *Object, err error) {
-	if len(g.runs) == 0 {
-		return nil, nil //nolint:nilnil // no keys, no index
-	}
-	for len(g.runs) > 1 {
-		n := min(len(g.runs), pack.MaxMerge)
-		merged, err := g.mergeRuns(g.runs[:n])
-		if err != nil {
-			return nil, err
-		}
-		g.runs = append(g.runs[n:], merged)
-	}
-	f, err := os.Open(g.runs[0])
-	if err != nil {
-		return nil, fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
+	f, err := g.keys.merged()
+	if f == nil || err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	h := sha256.New()
@@ -355,55 +331,6 @@ func (g *stage) index(ctx context.Context) (_ *Object, err error) {
 	}
 	o := g.object("index", g.packs[0].First, g.packs[len(g.packs)-1].Last, x.Entries(), h, size)
 	return &o, g.put(ctx, f, &o)
-}
-
-func (g *stage) writeRun(run *pack.Run) (string, error) {
-	return g.writeIndex(func(w *pack.IndexWriter) error { return pack.Merge(w, g.newer(), run.Sorted()) })
-}
-
-func (g *stage) mergeRuns(names []string) (_ string, err error) {
-	var files []*os.File
-	defer func() {
-		for _, f := range files {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	return g.writeIndex(func(w *pack.IndexWriter) error {
-		runs := make([]iter.Seq2[*pack.Entry, error], 0, len(names))
-		for _, name := range names {
-			f, err := os.Open(name)
-			if err != nil {
-				return err
-			}
-			files = append(files, f)
-			info, err := f.Stat()
-			if err != nil {
-				return err
-			}
-			x, err := pack.OpenIndex(f, info.Size())
-			if err != nil {
-				return err
-			}
-			runs = append(runs, x.All())
-		}
-		return pack.Merge(w, g.newer(), runs...)
-	})
-}
-
-// writeIndex writes an index file into the staging folder.
-func (g *stage) writeIndex(fill func(*pack.IndexWriter) error) (name string, err error) {
-	f, err := os.CreateTemp(g.dir, "keys-")
-	if err != nil {
-		return "", fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
-	}
-	w := pack.NewIndexWriter(f)
-	if err = fill(w); err == nil {
-		err = w.Close()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
-	}
-	return filepath.Clean(f.Name()), nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

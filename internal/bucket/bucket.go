@@ -58,10 +58,15 @@ var ErrMissing = errors.New("no such object")
 // ErrDiffers says that an object is not what its name or manifest says.
 var ErrDiffers = errors.New("its content is not what was written: it was changed, or cut off")
 
-// Open opens a bucket by its URL: file:///var/lib/feeds for a folder, which is
-// created; s3://, gs:// or azblob:// where the program has their drivers. The
+// Open opens a bucket by its URL: file:///var/lib/feeds for a folder, which must
+// be there; s3://, gs:// or azblob:// where the program has their drivers. The
 // caller closes it.
-func Open(ctx context.Context, address string) (*Bucket, error) {
+func Open(ctx context.Context, address string) (*Bucket, error) { return open(ctx, address, false) }
+
+// Create is Open, and creates a folder that is not there.
+func Create(ctx context.Context, address string) (*Bucket, error) { return open(ctx, address, true) }
+
+func open(ctx context.Context, address string, create bool) (*Bucket, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, &Error{Op: "open", Bucket: "bucket", Cause: fmt.Errorf("its address is no URL: %w", errors.Unwrap(err))}
@@ -69,7 +74,10 @@ func Open(ctx context.Context, address string) (*Bucket, error) {
 	b := &Bucket{name: Name(address)}
 	if u.Scheme == "file" {
 		q := u.Query()
-		q.Set("create_dir", "1")
+		q.Del("create_dir")
+		if create {
+			q.Set("create_dir", "1")
+		}
 		q.Set("no_tmp_dir", "1")  // the temporary folder may be on another device
 		q.Set("metadata", "skip") // no files beside the objects
 		u.RawQuery = q.Encode()

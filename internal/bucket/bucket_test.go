@@ -19,7 +19,7 @@ import (
 func open(t *testing.T) (*bucket.Bucket, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "made", "here")
-	b, err := bucket.Open(t.Context(), "file://"+filepath.ToSlash(dir))
+	b, err := bucket.Create(t.Context(), "file://"+filepath.ToSlash(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // fetchWait is how long a broker holds a fetch that finds nothing.
-const fetchWait = time.Second
+const fetchWait = 5 * time.Second
 
 // The windows of Newest, in offsets: each is wider than the last.
 const (

@@ -1,0 +1,182 @@
+package feeds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/bucket"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/partition"
+	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
+)
+
+// List returns the names of the feeds that the client may see, sorted.
+func (c *Client) List(ctx context.Context) ([]string, error) {
+	all, err := c.admin.Read(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list feeds: %w", err)
+	}
+	var names []string
+	for _, topic := range all.Names {
+		if feed, err := topics.ParseFeedLogTopic(topic); err == nil {
+			names = append(names, feed.String())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Stream is a stream that has no commit.
+type Stream struct {
+	Number  uint64
+	State   string // "open", "abandoned" or "sealed"
+	Last    uint64 // last sequence
+	Bytes   uint64 // keys and payloads
+	Message string // of a sealed stream
+}
+
+// Description is a feed as its log and its WAL tell.
+type Description struct {
+	Feed     string
+	Settings Settings
+	Holder   Holder
+	Epoch    uint64
+	Streams  []Stream  // without commit, by number
+	Commits  uint64    // number of the newest
+	Newest   uint64    // number of the newest stream
+	Event    string    // the newest event
+	At       time.Time // when it was written
+	Appended time.Time // newest append to the open stream; zero for none
+	Deleting bool
+}
+
+// Describe returns what is on record of a feed. It takes no lease.
+func (c *Client) Describe(ctx context.Context, name string) (Description, error) {
+	feed, err := topics.NewFeed(name)
+	if err != nil {
+		return Description{}, err
+	}
+	e, err := c.state(ctx, feed)
+	if err != nil {
+		return Description{}, err
+	}
+	d := Description{
+		Feed: name, Settings: e.Settings, Holder: *e.State.Holder, Epoch: e.State.Epoch, Commits: e.State.Commits,
+		Newest: e.State.Newest, Event: string(e.Kind), At: e.At, Deleting: e.State.Deleted,
+	}
+	wal := feed.WALTopic()
+	ends, err := partition.LookUp(ctx, c.client, wal)
+	if err != nil {
+		return d, err
+	}
+	for _, st := range e.State.Streams {
+		s := Stream{Number: st.Number, State: string(st.Step), Last: st.Last, Bytes: st.Bytes, Message: st.Message}
+		if st.Step == wire.StreamOpen {
+			// Somebody may be appending: what can be read now.
+			tail, err := c.tailOf(ctx, feed, ends[wal], st)
+			if err != nil {
+				return d, err
+			}
+			if tail.Last > 0 {
+				s.Last, s.Bytes, d.Appended = tail.Last, tail.Bytes, tail.At
+			}
+		}
+		d.Streams = append(d.Streams, s)
+	}
+	return d, nil
+}
+
+// tailOf returns the newest append of a stream that is open, which the WAL
+// knows; all of it is zero where the stream is empty.
+func (c *Client) tailOf(ctx context.Context, feed topics.Feed, ends partition.Ends, st wire.StreamState) (wire.Append, error) {
+	var newest wire.Append
+	_, err := partition.Newest(ctx, c.cfg.Client, feed.WALTopic(), ends, flusso.Offset(st.From), matchStream(st.Number, &newest))
+	if err != nil {
+		return wire.Append{}, fmt.Errorf("find the last sequence of stream %d of feed %s: %w", st.Number, feed, err)
+	}
+	return newest, nil
+}
+
+// Delete removes a feed and everything of it: it takes the lease, writes that
+// the feed is being deleted, then removes its objects, its WAL and its log, in
+// this order. After an error it may be repeated. What the bucket holds of
+// other feeds is left alone.
+func (c *Client) Delete(ctx context.Context, name string) error {
+	feed, err := topics.NewFeed(name)
+	if err != nil {
+		return err
+	}
+	l, err := c.administer(ctx, name)
+	if errors.Is(err, ErrNoFeed) {
+		return c.deleteTopics(ctx, feed) // a call before got so far
+	}
+	if err != nil {
+		return err
+	}
+	settings := l.event.Settings
+	err = l.write(ctx, wire.FeedDeleting, 0, func(e *wire.Event) {
+		e.State.Streams, e.State.Deleted = nil, true
+	})
+	if err = errors.Join(err, l.release(ctx)); err != nil {
+		return err
+	}
+	if err := deleteObjects(ctx, feed, settings); err != nil {
+		return fmt.Errorf("delete feed %s: %w", feed, err)
+	}
+	return c.deleteTopics(ctx, feed)
+}
+
+func deleteObjects(ctx context.Context, feed topics.Feed, settings Settings) (err error) {
+	b, err := openBucket(ctx, feed, settings)
+	var foreign *MarkerError
+	if errors.As(err, &foreign) && errors.Is(err, bucket.ErrMissing) {
+		return nil // nothing is there any more: the marker goes last
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	mark := markerOf(feed.String(), settings.ID)
+	for object, err := range b.List(ctx, fmt.Sprintf("%s-%s/", feed, settings.ID)) {
+		if err != nil {
+			return err
+		}
+		if object == mark {
+			continue
+		}
+		if err := b.Delete(ctx, object); err != nil {
+			return err
+		}
+	}
+	return b.Delete(ctx, mark)
+}
+
+// deleteTopics deletes the WAL, then the log.
+func (c *Client) deleteTopics(ctx context.Context, feed topics.Feed) error {
+	adm := kadm.NewClient(c.client)
+	missing := 0
+	for _, topic := range []string{feed.WALTopic(), feed.LogTopic()} {
+		got, err := adm.DeleteTopic(ctx, topic)
+		if err == nil {
+			err = got.Err
+		}
+		if kafkaerr.Classify(err) == kafkaerr.Missing {
+			missing++
+			continue
+		}
+		if err != nil {
+			return kafkaerr.Wrap("delete topic "+topic, err)
+		}
+	}
+	if missing == 2 {
+		return fmt.Errorf("delete feed %s: %w", feed, ErrNoFeed)
+	}
+	return nil
+}
