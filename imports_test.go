@@ -77,6 +77,27 @@ var rules = []rule{
 		why:    "the adapter knows everything below it, and neither the reference nor the suite",
 	},
 	{
+		pkg: "feeds",
+		ours: []string{
+			"", "topics", "internal/wire", "internal/kafkaerr", "internal/segment",
+			"internal/partition", "internal/pack", "internal/bucket",
+		},
+		others: []string{kgo, kadm, "github.com/prometheus/client_golang/"},
+		why:    "writer sessions know nothing of lanes: they share the engine below, not the adapter",
+	},
+	{
+		pkg: "internal/partition", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kadm, kerr},
+		why: "reads what is committed in a topic of one partition, whatever it means",
+	},
+	{
+		pkg: "internal/pack", others: []string{"github.com/parquet-go/parquet-go", "github.com/parquet-go/parquet-go/"},
+		why: "files of a commit: neither Kafka nor a bucket",
+	},
+	{
+		pkg: "internal/bucket", others: []string{"gocloud.dev/"},
+		why: "immutable objects in any store: it does not know what they are",
+	},
+	{
 		pkg: "internal/kafkaerr", others: []string{kgo, kerr, twmb + "sasl", kmsg},
 		why: "the one translation of protocol errors stands below everything",
 	},
