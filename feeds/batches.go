@@ -82,7 +82,7 @@ func (b *batches) readUntil(ctx context.Context, end flusso.Offset) ([]Record, w
 		if b.stream != anyStream && (a.Stream != b.stream || a.Last < b.next) {
 			continue
 		}
-		records, a, err := b.decode(held, a)
+		records, a, err := b.decode(held)
 		if err != nil {
 			return nil, wire.Append{}, err
 		}
@@ -92,7 +92,7 @@ func (b *batches) readUntil(ctx context.Context, end flusso.Offset) ([]Record, w
 	return nil, wire.Append{}, nil
 }
 
-func (b *batches) decode(held []*kgo.Record, a wire.Append) ([]Record, wire.Append, error) {
+func (b *batches) decode(held []*kgo.Record) ([]Record, wire.Append, error) {
 	records, a, err := wire.DecodeBatch(held)
 	if err != nil {
 		return nil, a, fmt.Errorf("read the WAL of feed %s: %w", b.feed, err)

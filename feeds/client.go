@@ -108,7 +108,7 @@ func (o CreateOptions) settings(feed string) (Settings, error) {
 // may be repeated after an error. Errors: [*ExistsError];
 // [*flusso.NameError] and [*flusso.InvalidError] for what can't be;
 // [*topics.UnsafeError]; what the brokers answered.
-func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (Settings, error) {
+func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (_ Settings, err error) {
 	feed, err := topics.NewFeed(name)
 	if err != nil {
 		return Settings{}, err
@@ -137,7 +137,7 @@ func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (Sett
 	if err != nil {
 		return Settings{}, err
 	}
-	defer l.release(ctx)
+	defer func() { err = errors.Join(err, l.release(ctx)) }()
 	if l.found {
 		return Settings{}, &ExistsError{Feed: name}
 	}

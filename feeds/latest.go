@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -134,12 +135,12 @@ func (l *latest) sealed(ctx context.Context, commits []Commit) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	for i := len(commits) - 1; i >= 0; i-- {
-		m, err := readManifest(ctx, b, l.feed, commits[i])
+	for _, c := range slices.Backward(commits) {
+		m, err := readManifest(ctx, b, l.feed, c)
 		if err != nil {
 			return err
 		}
-		if err := l.commit(ctx, b, commits[i], m); err != nil {
+		if err := l.commit(ctx, b, c, m); err != nil {
 			return err
 		}
 		if l.found && !l.byVersion() {

@@ -16,6 +16,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/bucket"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/internal/pack"
 )
 
@@ -152,7 +153,7 @@ func TestE12_TheWALIsTrimmedWithAGrace(t *testing.T) {
 		if got, want := w.wal(), []string{"1/1 x"}; !slices.Equal(got, want) {
 			t.Errorf("right after the seal the WAL holds %q, want %q", got, want)
 		}
-		time.Sleep(2 * time.Hour) // of the bubble's clock
+		kfaketest.Pass(2 * time.Hour)
 		seal()
 		if got, want := w.wal(), []string{"2/1 x"}; !slices.Equal(got, want) {
 			t.Errorf("two hours later the WAL holds %q, want %q", got, want)

@@ -49,7 +49,7 @@ const (
 
 // IndexWriter writes a key index. It is not for concurrent use.
 type IndexWriter struct {
-	w     *parquet.Writer
+	w     *parquet.GenericWriter[indexSchema]
 	row   [1]parquet.Row
 	last  []byte
 	n     uint64
@@ -60,7 +60,7 @@ type IndexWriter struct {
 // NewIndexWriter returns a writer of a key index to w, which the caller closes
 // after it.
 func NewIndexWriter(w io.Writer) *IndexWriter {
-	return &IndexWriter{w: parquet.NewWriter(w, schemaOfIndexes, parquet.Compression(codec()), createdBy(),
+	return &IndexWriter{w: parquet.NewGenericWriter[indexSchema](w, parquet.Compression(codec()), createdBy(),
 		parquet.BloomFilters(parquet.SplitBlockFilter(bloomBitsPerKey, "key")),
 		parquet.ColumnIndexSizeLimit(func([]string) int { return indexBound }),
 		parquet.SkipPageStatistics("key"),

@@ -57,8 +57,8 @@ func index(t testing.TB, newer pack.Newer, runs ...iter.Seq2[*pack.Entry, error]
 
 func TestAnIndexFindsEveryKeyAndNoOther(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
-	keys := keysOf(rng, 20_000)
-	present, absent := keys[:15_000], keys[15_000:]
+	keys := keysOf(rng, 4_000)
+	present, absent := keys[:3_000], keys[3_000:]
 	run := pack.NewRun(pack.BySequence)
 	for i, k := range present {
 		run.Add(&pack.Row{Key: k, Sequence: uint64(i + 1)}, uint32(i%7))

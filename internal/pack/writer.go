@@ -9,7 +9,7 @@ import (
 
 // Writer writes one pack. It is not for concurrent use.
 type Writer struct {
-	w     *parquet.Writer
+	w     *parquet.GenericWriter[packSchema]
 	row   [1]parquet.Row
 	group int64 // bytes in the open row group
 	sum   Summary
@@ -26,7 +26,7 @@ type Summary struct {
 
 // NewWriter returns a writer of a pack to w, which the caller closes after it.
 func NewWriter(w io.Writer) *Writer {
-	return &Writer{w: parquet.NewWriter(w, schemaOfPacks, parquet.Compression(codec()), createdBy(),
+	return &Writer{w: parquet.NewGenericWriter[packSchema](w, parquet.Compression(codec()), createdBy(),
 		parquet.SkipPageBounds("payload"), parquet.SkipPageStatistics("payload"),
 		parquet.SkipPageBounds("fingerprint"), parquet.SkipPageStatistics("fingerprint"),
 		parquet.PageBufferSize(1<<20), parquet.WriteBufferSize(256<<10))}

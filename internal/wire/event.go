@@ -160,11 +160,11 @@ func DecodeEvent(r *kgo.Record) (Event, error) {
 		return Event{}, malformed(r, whatEvent, "at is before 1970")
 	}
 	t.Event.At = time.UnixMilli(t.At)
-	if reason := t.Event.inconsistency(); reason != "" {
+	if reason := t.inconsistency(); reason != "" {
 		return Event{}, malformed(r, whatEvent, reason)
 	}
-	if string(r.Key) != string(t.Event.Kind) {
-		return Event{}, malformed(r, whatEvent, "its key is "+strconv.Quote(shorten(string(r.Key)))+", its kind "+strconv.Quote(string(t.Event.Kind)))
+	if string(r.Key) != string(t.Kind) {
+		return Event{}, malformed(r, whatEvent, "its key is "+strconv.Quote(shorten(string(r.Key)))+", its kind "+strconv.Quote(string(t.Kind)))
 	}
 	return t.Event, nil
 }
