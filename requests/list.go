@@ -32,7 +32,8 @@ const MaxListed = 10_000
 //
 // It costs one Metadata, one OffsetFetch (after a FindCoordinator, once) and
 // one Fetch for every 8 MiB that lie between the group's offset and the end of
-// the topic, and one ListOffsets where nothing is committed for what is there.
+// the topic, and a ListOffsets and a Metadata more where the group has no offset
+// in the log.
 func List(ctx context.Context, cl *kgo.Client, p topics.Pipeline) ([]Waiting, error) {
 	s, err := look(ctx, cl, p)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/group"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
@@ -125,9 +126,11 @@ func lookOnce(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (snapshot,
 // missed goes on at the log start, since the log does not hold what is
 // committed. Without a commit that is where it begins anyway.
 func (s *snapshot) missed(ctx context.Context, p topics.Pipeline, cause string) error {
-	if err := s.findStart(ctx); err != nil {
+	start, err := group.ListOffset(ctx, s.cl, s.topic, group.Earliest)
+	if err != nil {
 		return err
 	}
+	s.start = start
 	if s.found {
 		s.gone = &flusso.GapError{Topic: s.topic, Group: p.IngestGroup(), From: s.offset, To: s.start, Cause: cause}
 	}
@@ -166,29 +169,6 @@ func (l *log) find(ctx context.Context) error {
 		}
 	}
 	return kafkaerr.Wrap(op, kerr.UnknownTopicOrPartition, kafkaerr.OnTopic("Describe", l.topic))
-}
-
-func (l *log) findStart(ctx context.Context) error {
-	op := "list offsets of topic " + l.topic
-	p := kmsg.NewListOffsetsRequestTopicPartition()
-	p.Timestamp, p.CurrentLeaderEpoch = -2, -1
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = l.topic
-	t.Partitions = append(t.Partitions, p)
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	req.Topics = append(req.Topics, t)
-	kresp, err := l.cl.Broker(int(l.leader)).Request(ctx, req)
-	if err != nil {
-		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Describe", l.topic))
-	}
-	resp := kresp.(*kmsg.ListOffsetsResponse)
-	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
-		return fmt.Errorf("%s: the answer does not name the partition", op)
-	}
-	got := resp.Topics[0].Partitions[0]
-	l.start = flusso.Offset(got.Offset)
-	return kafkaerr.Wrap(op, kerr.ErrorForCode(got.ErrorCode), kafkaerr.OnTopic("Describe", l.topic))
 }
 
 var decompressor = kgo.DefaultDecompressor()
