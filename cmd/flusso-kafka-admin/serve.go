@@ -94,6 +94,9 @@ func (v *service) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if token != "" && v.anonymous {
+		return usageError{errors.New("--without-token and a token exclude each other: give one of the two")}
+	}
 	secure, err := v.tls()
 	if err != nil {
 		return err

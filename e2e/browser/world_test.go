@@ -172,7 +172,7 @@ func (s *served) stop() {
 	}
 }
 
-// status is what the page is compared with: read without the types of the
+// answer is what the page is compared with: read without the types of the
 // program under test.
 type answer struct {
 	Healthy   bool

@@ -36,7 +36,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/events", s.guarded(s.events))
 	mux.Handle("/{$}", s.guarded(s.page))
 	if s.cfg.Metrics != nil {
-		mux.Handle("/metrics", s.guarded(s.cfg.Metrics.ServeHTTP))
+		mux.Handle("/metrics", s.guarded(s.metrics))
 	}
 	if !s.auth.open {
 		mux.HandleFunc(signIn, s.signIn)
@@ -144,6 +144,21 @@ func (s *Server) statusJSON(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 	// A client that went away is nobody's error.
 	_ = json.NewEncoder(w).Encode(newStale(snap))
+}
+
+// metrics waits for the first collection, so that the lanes have their series in
+// the first scrape already.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	snap, changed := s.state.get()
+	if snap.number == 0 {
+		select {
+		case <-changed:
+		case <-s.ending:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	s.cfg.Metrics.ServeHTTP(w, r)
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -307,4 +308,23 @@ func TestPage_IsCompressedForWhoTakesIt(t *testing.T) {
 			t.Errorf("%q: another page", accepted)
 		}
 	}
+}
+
+// The first scrape has the lanes already: it waits for the first collection.
+func TestMetrics_WaitForTheFirstReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, Config{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, []byte("up 1\n")) })})
+		answered := make(chan string, 1)
+		go func() { answered <- ask(s, "GET", "/metrics").Body.String() }()
+		synctest.Wait()
+		select {
+		case body := <-answered:
+			t.Fatalf("answered %q before anything was collected", body)
+		default:
+		}
+		s.state.publish(nil, errDown, time.Now()) // a failure is an end, too
+		if body := <-answered; body != "up 1\n" {
+			t.Errorf("answered %q", body)
+		}
+	})
 }
