@@ -128,9 +128,17 @@ func TestJSONIsDocumented(t *testing.T) {
 	sections := headings(string(doc))
 	rows := tableRows(string(doc))
 	all := tree(t)
+	script, err := os.ReadFile("testdata/json.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for path, cmd := range all {
 		if group(cmd) || cmd.Flag("format") == nil {
 			continue
+		}
+		// serve goes on until it is interrupted.
+		if path != "serve" && !regexp.MustCompile("(?m)^documented "+path+"( --|$)").Match(script) {
+			t.Errorf("testdata/json.txtar does not compare the answer of %q with docs/json.md", path)
 		}
 		if !slices.Contains(sections, path) {
 			t.Errorf("docs/json.md has no section `## %s`", path)

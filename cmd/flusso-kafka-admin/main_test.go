@@ -64,8 +64,10 @@ func TestScripts(t *testing.T) {
 			"release":  releaseFault,
 			"narrow":   checkNarrow,
 			"code":     checkCode,
-			"port":     freePort,
-			"get":      getURL,
+
+			"documented": checkDocumented,
+			"port":       freePort,
+			"get":        getURL,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

@@ -57,7 +57,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	if v := getenv(EnvBrokers); v != "" {
 		brokers = strings.Split(v, ",")
 	}
-	flags.StringSliceVar(&o.Brokers, "brokers", brokers, "`brokers`, host:port,… ($"+EnvBrokers+")")
+	flags.StringSliceVar(&o.Brokers, "brokers", brokers, "`addresses` of some brokers, host:port,… ($"+EnvBrokers+")")
 	flags.BoolVar(&o.TLS, "tls", truthy(getenv(EnvTLS)), "connect by TLS ($"+EnvTLS+"=1)")
 	flags.StringVar(&o.TLSCA, "tls-ca", getenv(EnvTLSCA), "PEM `file` of certificate authorities ($"+EnvTLSCA+")")
 	flags.StringVar(&o.TLSCert, "tls-cert", getenv(EnvTLSCert), "PEM `file` of the client certificate ($"+EnvTLSCert+")")
