@@ -143,3 +143,50 @@ func TestAnotherSinkThanInTheLastRunIsSeeded(t *testing.T) {
 		t.Errorf("not logged: %s", logs)
 	}
 }
+
+// without is a stream in which an operator has retired the lane of a sink.
+type without struct {
+	flusso.Stream
+	sink string
+}
+
+func (w without) Watermark(ctx context.Context) (flusso.Watermark, error) {
+	mark, err := w.Stream.Watermark(ctx)
+	for i := range mark.Floors {
+		if f := &mark.Floors[i]; f.Sink == w.sink {
+			f.State, f.Through = flusso.FloorRetired, flusso.NoPosition
+		}
+	}
+	return watermark.Min(mark.Floors, mark.Incarnation, mark.ReadAt), err
+}
+
+// The slot passes a retired lane, and nothing is asked for on behalf of its sink:
+// nobody reads it, and it is given everything. Restored, the sink has it all.
+func TestTheSlotPassesARetiredLane(t *testing.T) {
+	p := newPipeline(t, small+`; INSERT INTO small SELECT g, 'old' FROM generate_series(1, 20) g`)
+	p.start()
+	p.answered(2)
+	p.equal()
+	p.reaches("with both sinks")
+	p.stop("ingest")
+	p.stop(searchSink)
+
+	p.wrap = func(s flusso.Stream) flusso.Stream { return without{s, searchSink} }
+	p.startIngest()
+	p.exec(`DELETE FROM small WHERE id < 5; UPDATE small SET v = 'new' WHERE id > 10`)
+	p.reaches("past the retired lane")
+	before := p.answers()
+	p.stop("ingest")
+	p.startIngest()
+	p.exec(`INSERT INTO small VALUES (99, 'later')`)
+	p.reaches("past the retired lane, in another run")
+	if now := p.answers(); now != before {
+		t.Errorf("%d snapshots were answered, and %d before: nobody asked for one", now, before)
+	}
+
+	p.stop("ingest")
+	p.wrap = nil
+	p.startIngest()
+	p.startSink(searchSink)
+	p.equal()
+}
