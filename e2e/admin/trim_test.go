@@ -53,4 +53,3 @@ func TestTrim_while_an_engine_runs(t *testing.T) {
 		t.Errorf("the engine was disturbed: %v", errors.Join(errs...))
 	}
 }
-

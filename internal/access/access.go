@@ -108,10 +108,12 @@ func (n names) operator() []Permission {
 		prefixed(kmsg.ACLResourceTypeTopic, n.all, kmsg.ACLOperationCreate, "topic apply, where a topic is missing"),
 		prefixed(kmsg.ACLResourceTypeTopic, n.all, kmsg.ACLOperationAlterConfigs, "topic settings: looking at them, and topic apply where one is unsafe"),
 		prefixed(kmsg.ACLResourceTypeTopic, n.all, kmsg.ACLOperationDelete, "lane trim, lane delete"),
-		prefixed(kmsg.ACLResourceTypeGroup, n.all, kmsg.ACLOperationRead, "lane rewind, skip, accept, retire and restore, request cancel"),
+		prefixed(kmsg.ACLResourceTypeGroup, n.all, kmsg.ACLOperationRead, "lane accept, rewind, skip, retire and restore, request cancel"),
 		prefixed(kmsg.ACLResourceTypeGroup, n.all, kmsg.ACLOperationDelete, "lane delete"),
 		prefixed(kmsg.ACLResourceTypeTransactionalId, n.writers, kmsg.ACLOperationWrite, "writer fence, lane replay"),
 		cluster(kmsg.ACLOperationDescribeConfigs, "broker settings, for how long offsets are kept among them"),
+		optional(cluster(kmsg.ACLOperationClusterAction, "writer fence --abort-hanging"),
+			"a transaction that a broker left behind is ended by kafka-transactions.sh abort, as another user"),
 	}
 }
 
