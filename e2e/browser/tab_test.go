@@ -143,7 +143,8 @@ func (b *tab) wait(what, script string) {
 			return err
 		}
 		if !ok {
-			return errors.New("the page shows " + strings.Join(strings.Fields(evaluate[string](b, "document.body.innerText")), " "))
+			text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body ? document.body.innerText : "nothing yet"`))
+			return errors.Join(errors.New("the page shows "+strings.Join(strings.Fields(text), " ")), err)
 		}
 		return nil
 	})
