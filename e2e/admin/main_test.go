@@ -218,6 +218,13 @@ func (e *engine) at() flusso.Position {
 	return e.position
 }
 
+// answered returns the sinks whose requests the engine has served.
+func (e *engine) answered() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.served)
+}
+
 // failures returns what ended a producer or a consumer of the engine.
 func (e *engine) failures() []error {
 	e.mu.Lock()

@@ -172,24 +172,6 @@ func TestF4_what_an_operator_needs(t *testing.T) {
 	})
 }
 
-// A transaction that hangs is shown as what it is, and ended from the command
-// line.
-func TestHanging_transaction_is_shown_and_ended(t *testing.T) {
-	b := broker(t)
-	b.prepare(t)
-	b.idle(t)
-	root := b.root(t)
-	if err := b.hang(t.Context(), lane(t, "audit")); err != nil {
-		t.Fatal(err)
-	}
-	shown := root.Must(t, 1, "writer", "describe")
-	wants(t, "writer describe", shown, "shop.writer.3", "never: it hangs", "--abort-hanging")
-	wants(t, "status", root.Must(t, 1, "status"), "will not end by itself")
-	ended := root.Must(t, 0, "writer", "fence", "--abort-hanging", "--yes")
-	t.Logf("%s\n%s", shown, ended)
-	wants(t, "status", root.Must(t, 0, "status"), "no transaction is open")
-}
-
 // root returns the command line of the user that may do anything.
 func (b *secured) root(t *testing.T) *probe.Admin {
 	t.Helper()

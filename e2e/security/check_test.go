@@ -49,13 +49,10 @@ func (c check) says(p access.Permission) string {
 // those who may not describe it: what could be found out only by doing it is not
 // tried.
 func tells(p access.Permission) bool {
-	switch p.Resource {
-	case kmsg.ACLResourceTypeTransactionalId:
+	if p.Resource == kmsg.ACLResourceTypeTransactionalId {
 		return p.Operation == kmsg.ACLOperationDescribe
-	case kmsg.ACLResourceTypeCluster:
-		return p.Operation == kmsg.ACLOperationDescribeConfigs
 	}
-	return true
+	return p.Resource != kmsg.ACLResourceTypeCluster || p.Operation == kmsg.ACLOperationDescribeConfigs
 }
 
 // foresees returns an action-like check that `topic check` says of p what it

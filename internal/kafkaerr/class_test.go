@@ -120,7 +120,7 @@ func TestWrap_NamesThePermissionThatIsMissing(t *testing.T) {
 			t.Errorf("%q does not say %q", inner, tt.want)
 		}
 		outer := Wrap("outer", errors.Join(inner, errors.New("other")))
-		if strings.Count(outer.Error(), tt.want) != 1 || strings.Contains(outer.Error(), "check credentials, certificates and the permissions on the object") != (tt.err == kerr.SaslAuthenticationFailed) {
+		if strings.Count(outer.Error(), tt.want) != 1 || strings.Contains(outer.Error(), "check credentials, certificates and the permissions on the object") != errors.Is(tt.err, kerr.SaslAuthenticationFailed) {
 			t.Errorf("the advice is not told once, or another beside it: %q", outer)
 		}
 	}
