@@ -14,6 +14,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/internal/profile"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -120,8 +121,7 @@ func (t *target) lanes(ctx context.Context, c *cluster) ([]topics.Lane, error) {
 	}
 	lanes = slices.DeleteFunc(lanes, func(l topics.Lane) bool { return l.Pipeline != c.pipeline })
 	if len(lanes) == 0 {
-		return nil, fmt.Errorf("pipeline %s has no lane: the cluster shows no topic %s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or create them: flusso-kafka-admin topic apply --pipeline %s --sinks SINK,… --dry-run",
-			t.name, t.name, t.name)
+		return nil, &status.NoLanesError{Pipeline: c.pipeline}
 	}
 	return sorted(lanes), nil
 }

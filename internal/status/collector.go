@@ -86,9 +86,9 @@ func (e *NoLanesError) Error() string {
 		e.Pipeline)
 }
 
-// Lanes returns the lanes that have a topic in the cluster, sorted by sink, or
-// a [*NoLanesError].
-func Lanes(ctx context.Context, cl *kgo.Client, p topics.Pipeline) ([]topics.Lane, error) {
+// withTopic returns the lanes that have a topic in the cluster, sorted by sink,
+// or a [*NoLanesError].
+func withTopic(ctx context.Context, cl *kgo.Client, p topics.Pipeline) ([]topics.Lane, error) {
 	all, err := kadm.NewClient(cl).ListTopics(ctx)
 	if err != nil {
 		return nil, kafkaerr.Wrap("list the topics of pipeline "+p.String(), err)
@@ -115,7 +115,7 @@ func (c *Collector) lanes(ctx context.Context) ([]topics.Lane, error) {
 	if len(c.sinks) > 0 {
 		return sorted(slices.Clone(c.sinks)), nil
 	}
-	found, err := Lanes(ctx, c.cl, c.pipeline)
+	found, err := withTopic(ctx, c.cl, c.pipeline)
 	if err != nil && len(c.known) == 0 {
 		return nil, err
 	}
