@@ -47,6 +47,10 @@ func Judge(commit, mirror Commit, topicID [16]byte, incarnation string) Verdict 
 		v.State, v.Offset = flusso.FloorRetired, flusso.NoOffset
 		v.Detail = retiredText(mirror.Meta.Retired) + "; its group expired since"
 		return v
+	case commit.State == Missing && mirror.State == Failed && mirror.Err != nil:
+		v.State, v.Offset = flusso.FloorUnknown, flusso.NoOffset
+		v.Detail = "no offset is committed, and the mirror, which would tell whether the lane is retired, could not be read: " + errText(mirror.Err)
+		return v
 	case commit.State == Missing:
 		v.State, v.Offset, v.Detail = flusso.FloorMissing, flusso.NoOffset, "the sink never attached, or its group expired"
 		if anchors(mirror, topicID) {

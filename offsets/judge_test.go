@@ -84,7 +84,7 @@ func TestC2_C3_C6_Judge(t *testing.T) {
 		{"retired, then moved by another tool", foreign(10), ours(10, setRetired), flusso.FloorAcked, 0, true, "rewound"},
 		{"retired, then moved forward by another tool", foreign(11), ours(10, setRetired), flusso.FloorUnverified, 0, false, "ahead"},
 		{"missing", none, none, flusso.FloorMissing, 0, false, "never attached"},
-		{"missing, mirror failed", none, broken, flusso.FloorMissing, 0, false, "never attached"},
+		{"missing, mirror failed", none, broken, flusso.FloorUnknown, 0, false, "could not be read: no answer"},
 		{"expired", none, ours(10), flusso.FloorMissing, 0, false, "offset 10 was verified"},
 		{"failed", broken, ours(10), flusso.FloorUnknown, 0, false, "no answer"},
 		{"zero value", offsets.Commit{}, none, flusso.FloorUnknown, 0, false, "failed"},
