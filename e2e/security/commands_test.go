@@ -19,9 +19,13 @@ import (
 func TestF4_the_commands_grant_what_the_table_says(t *testing.T) {
 	b := broker(t)
 	all := permissions(t, access.Ingest, "")
+	tool := "kafka-run org.apache.kafka.tools.AclCommand"
+	if strings.HasPrefix(b.Version(), "3.") {
+		tool = "kafka-run kafka.admin.AclCommand"
+	}
 	script := "set -e\n"
 	for _, c := range access.Commands("--bootstrap-server "+containers.InnerAddr, "typed", all) {
-		script += strings.Replace(c, "kafka-acls.sh", "kafka-run org.apache.kafka.tools.AclCommand", 1) + " >/tmp/typed 2>&1 || { cat /tmp/typed; exit 1; }\n"
+		script += strings.Replace(c, "kafka-acls.sh", tool, 1) + " >/tmp/typed 2>&1 || { cat /tmp/typed; exit 1; }\n"
 	}
 	b.Exec(t, "sh", "-c", script)
 
