@@ -22,7 +22,7 @@ func checkDocumented(ts *testscript.TestScript, _ bool, args []string) {
 		args = args[:i]
 	}
 	err := ts.Exec(program, append(words, "--format", "json")...)
-	if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == exitFailed) {
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != exitFailed) {
 		ts.Fatalf("%v", err)
 	}
 	doc, err := os.ReadFile("../../docs/json.md")
