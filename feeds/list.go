@@ -53,7 +53,7 @@ type Description struct {
 	Newest   uint64    // number of the newest stream
 	Event    string    // the newest event
 	At       time.Time // when it was written
-	Appended time.Time // newest append to the open stream; zero for none
+	Appended time.Time // newest append to a stream that is not sealed; zero for none
 	Deleting bool
 }
 
@@ -78,19 +78,28 @@ func (c *Client) Describe(ctx context.Context, name string) (Description, error)
 	}
 	for _, st := range e.State.Streams {
 		s := Stream{Number: st.Number, State: string(st.Step), Last: st.Last, Bytes: st.Bytes, Message: st.Message}
-		if st.Step == wire.StreamOpen {
-			// Somebody may be appending: what can be read now.
+		if st.Step != wire.StreamMarked {
+			// Somebody may be appending to an open one: what can be read now.
 			tail, err := c.tailOf(ctx, feed, ends[wal], st)
 			if err != nil {
 				return d, err
 			}
 			if tail.Last > 0 {
-				s.Last, s.Bytes, d.Appended = tail.Last, tail.Bytes, tail.At
+				s.Last, s.Bytes = tail.Last, tail.Bytes
+			}
+			if tail.At.After(d.Appended) {
+				d.Appended = tail.At
 			}
 		}
 		d.Streams = append(d.Streams, s)
 	}
 	return d, nil
+}
+
+// Held reports whether a session may be at work: a stream is open. One that
+// ended in order has left its stream abandoned.
+func (d Description) Held() bool {
+	return slices.ContainsFunc(d.Streams, func(s Stream) bool { return s.State == string(wire.StreamOpen) })
 }
 
 // tailOf returns the newest append of a stream that is open, which the WAL

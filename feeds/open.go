@@ -30,6 +30,24 @@ func (c *Client) Resume(ctx context.Context, name string) (*Session, error) {
 	return c.session(ctx, name, planResume)
 }
 
+// ResumeStream is Resume of the stream of that number, whichever was opened
+// last. One that has a commit, or is sealed, is a [*NoStreamError].
+func (c *Client) ResumeStream(ctx context.Context, name string, stream uint64) (*Session, error) {
+	return c.session(ctx, name, func(e wire.Event, feed string) (wire.EventKind, uint64, error) {
+		var open []uint64
+		for _, st := range e.State.Streams {
+			if st.Step == wire.StreamMarked {
+				continue
+			}
+			if st.Number == stream {
+				return wire.StreamResumed, stream, nil
+			}
+			open = append(open, st.Number)
+		}
+		return "", 0, &NoStreamError{Feed: feed, Stream: stream, Uncommitted: open}
+	})
+}
+
 // planner decides from a feed's newest event what a session is going to be: by
 // which event it comes on record, and on which stream.
 type planner func(e wire.Event, feed string) (wire.EventKind, uint64, error)

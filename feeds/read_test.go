@@ -274,7 +274,7 @@ func TestDeleteRemovesEverythingOfAFeedAndMayBeRepeated(t *testing.T) {
 	w.stream(leave, "b")
 	c := w.client("admin")
 	d, err := c.Describe(t.Context(), feed)
-	if err != nil || d.Commits != 1 || len(d.Streams) != 1 || d.Streams[0] != (feeds.Stream{Number: 2, State: "open", Last: 1, Bytes: 1}) || d.Appended.IsZero() {
+	if err != nil || d.Commits != 1 || len(d.Streams) != 1 || d.Streams[0] != (feeds.Stream{Number: 2, State: "abandoned", Last: 1, Bytes: 1}) || d.Appended.IsZero() {
 		t.Errorf("described as %+v, %v", d, err)
 	}
 	if got, err := c.List(t.Context()); err != nil || !slices.Equal(got, []string{feed}) {

@@ -291,11 +291,35 @@ func (s *Session) keepNow() error {
 	return nil
 }
 
+// leave puts on record that the stream was left open and nobody appends to it,
+// so that the next one need not ask whether its holder is still at work.
+func (s *Session) leave(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.pass()
+	if s.tail.seal != nil || !s.alive() {
+		return nil // sealed, left or lost: the record says so already
+	}
+	s.tail.seal = fmt.Errorf("session on stream %d of feed %s: %w", s.stream, s.feed, flusso.ErrClosed)
+	err := s.write(ctx, wire.StreamReleased, s.stream, func(e *wire.Event) {
+		for i := range e.State.Streams {
+			if st := &e.State.Streams[i]; st.Number == s.stream {
+				st.Step, st.Last, st.Bytes = wire.StreamAbandoned, s.tail.last, s.tail.bytes
+			}
+		}
+	})
+	if err != nil && !s.alive() {
+		return nil // what was not durable fails its future: closing has nothing to add
+	}
+	return err
+}
+
 // Close ends the session without sealing: what was accepted is drained, and
 // the stream stays open and can be resumed. It returns what was not durable
 // when ctx ended. It may be called again.
 func (s *Session) Close(ctx context.Context) error {
-	err := s.seg.Close(ctx)
+	err := errors.Join(s.leave(ctx), s.seg.Close(ctx))
 	done := make(chan struct{})
 	go func() {
 		s.background.Wait()

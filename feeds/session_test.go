@@ -357,3 +357,48 @@ func errorAs[E error](err error, ok func(E) bool) bool {
 	var e E
 	return errors.As(err, &e) && ok(e)
 }
+
+// A session that ends in order says so: its stream is nobody's, until one of
+// the two who may go on with it does.
+func TestE16_ASessionThatIsClosedLeavesItsStreamToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		c := w.client("a")
+		s, err := c.Open(t.Context(), feed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Append(t.Context(), batch("one", "two")); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := c.Describe(t.Context(), feed); err != nil || !d.Held() {
+			t.Errorf("while it is open: %+v, %v", d, err)
+		}
+		for range 2 {
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Append(t.Context(), batch("three")); !errors.Is(err, flusso.ErrClosed) {
+			t.Errorf("append to a closed session: %v", err)
+		}
+		d, err := c.Describe(t.Context(), feed)
+		if err != nil || d.Held() || d.Event != "released" || len(d.Streams) != 1 ||
+			d.Streams[0] != (feeds.Stream{Number: 1, State: "abandoned", Last: 2, Bytes: 6}) {
+			t.Errorf("when it is closed: %+v, %v", d, err)
+		}
+		var unknown *feeds.NoStreamError
+		if _, err := c.ResumeStream(t.Context(), feed, 2); !errors.As(err, &unknown) || !slices.Equal(unknown.Uncommitted, []uint64{1}) {
+			t.Errorf("resume a stream that is not there: %v", err)
+		}
+		if s, err = c.ResumeStream(t.Context(), feed, 1); err != nil || s.Epoch() != d.Epoch+1 {
+			t.Fatal(err)
+		}
+		if got, err := s.Append(t.Context(), batch("three")); err != nil || got.First != 3 {
+			t.Errorf("appended as %+v, %v", got, err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -21,6 +21,7 @@ const (
 	StreamResumed   EventKind = "resumed"   // a session took over a stream that was left open
 	LeaseTaken      EventKind = "taken"     // an administrator holds the lease, for repair or discard
 	LeaseKept       EventKind = "kept"      // an idle session keeps its transactional ids from expiring
+	StreamReleased  EventKind = "released"  // a session ended in order: the stream is left open, and nobody appends to it
 	StreamSealed    EventKind = "sealed"    // no further append; step 1 of a seal
 	StreamCommitted EventKind = "committed" // the commit is visible; step 3 of a seal
 	StreamDiscarded EventKind = "discarded" // dropped without a commit
@@ -77,7 +78,7 @@ type StreamStep string
 // The steps of a stream that has no commit.
 const (
 	StreamOpen      StreamStep = "open"      // appends may land
-	StreamAbandoned StreamStep = "abandoned" // left open when another stream was opened: it is resumed or discarded
+	StreamAbandoned StreamStep = "abandoned" // left open, and nobody appends to it: it is resumed or discarded
 	StreamMarked    StreamStep = "sealed"    // sealed, not committed yet
 )
 
@@ -173,7 +174,7 @@ func DecodeEvent(r *kgo.Record) (Event, error) {
 func (e *Event) inconsistency() string {
 	switch e.Kind {
 	case FeedCreated, LeaseTaken, LeaseKept, FeedDeleting:
-	case StreamOpened, StreamResumed, StreamSealed, StreamCommitted, StreamDiscarded:
+	case StreamOpened, StreamResumed, StreamReleased, StreamSealed, StreamCommitted, StreamDiscarded:
 		if e.Stream == 0 || e.Stream > e.State.Newest {
 			return "stream " + strconv.FormatUint(e.Stream, 10) + " of " + strconv.FormatUint(e.State.Newest, 10)
 		}
