@@ -41,7 +41,10 @@ type Batch struct {
 	// means an empty stream [E8].
 	MatchSequence *uint64
 	// ID is what the client calls the batch, at most 64 visible ASCII
-	// characters; empty for none. A gateway recognises a repeated batch by it.
+	// characters; empty for none. A batch that is repeated with its id, to
+	// this session or to one that resumed the stream, is not appended again:
+	// it gets the range of the first time, whatever its token and its match,
+	// as long as it is one of the [RecentBatches].
 	ID string
 }
 

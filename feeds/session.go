@@ -26,6 +26,7 @@ type Session struct {
 	left     []wire.StreamState // the other streams without commit, as of the opening
 	largest  int64              // limit of a record on the wire
 	tail     tail               // belongs to the holder of the turn
+	recent   recent             // the same
 
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what runs in the background: until the session ends
@@ -65,6 +66,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	for _, st := range l.event.State.Streams {
 		if st.Number == number {
 			s.tail = tail{last: st.Last, bytes: st.Bytes}
+			s.recent.recalled = st.Last == 0
 			s.stage = c.newStage(l.feed, s.settings, s.epoch, st)
 		} else {
 			s.left = append(s.left, st)
@@ -94,6 +96,29 @@ func (s *Session) Stream() uint64 { return s.stream }
 // Epoch returns the session's writer epoch, its fencing token [E7].
 func (s *Session) Epoch() uint64 { return s.epoch }
 
+// Settings returns the settings of the session's feed.
+func (s *Session) Settings() Settings { return s.settings }
+
+// Last returns the last sequence of the session's stream, appends in flight
+// included: the MatchSequence of the next batch.
+func (s *Session) Last(ctx context.Context) (uint64, error) {
+	if err := s.take(ctx); err != nil {
+		return 0, err
+	}
+	defer s.pass()
+	return s.tail.last, nil
+}
+
+// Done is closed when the session has ended, and [Session.Err] says why.
+func (s *Session) Done() <-chan struct{} { return s.settled }
+
+// Err returns why the session has ended, nil while it has not.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
+}
+
 // Left is a stream of the feed that has no commit and is not the session's.
 type Left struct {
 	Stream      uint64
@@ -117,8 +142,8 @@ func (s *Session) Left() []Left {
 // Errors, of which each says that nothing was appended: [ErrSealed],
 // [flusso.ErrClosed]; [flusso.ErrFenced] ([*FencedError]) and
 // [flusso.ErrLost], for good; [*flusso.InvalidError], [*flusso.LimitError],
-// [*KeyError], [*FingerprintError], [*TokenError], [*MatchError] and
-// [*FullError], after which the session goes on; [flusso.ErrRejected]. With
+// [*KeyError], [*FingerprintError], [*TokenError], [*MatchError], [*IDError]
+// and [*FullError], after which the session goes on; [flusso.ErrRejected]. With
 // [flusso.ErrUnknownOutcome] it cannot be told whether the batch is durable.
 func (s *Session) Append(ctx context.Context, b Batch) (Range, error) {
 	f, err := s.AppendAsync(ctx, b)
@@ -140,6 +165,9 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 		return nil, err
 	}
 	defer s.pass()
+	if f, err := s.repeated(ctx, b); f != nil || err != nil {
+		return f, err
+	}
 	bytes, err := s.admit(ctx, b)
 	if err != nil {
 		return nil, err
@@ -148,8 +176,8 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 		Stream: s.stream, Epoch: s.epoch, First: s.tail.last + 1, Last: s.tail.last + uint64(len(b.Records)),
 		Bytes: s.tail.bytes + bytes, At: time.Now(), BatchID: b.ID,
 	}
-	f := newFuture()
 	at := Range{Stream: a.Stream, First: a.First, Last: a.Last, Records: a.Records()}
+	f := newFuture(at)
 	err = s.seg.Submit(ctx, segment.Entry{
 		Bytes: int(bytes),
 		Encode: func() ([]*kgo.Record, error) {
@@ -161,6 +189,9 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 		return nil, s.explain(ctx, err)
 	}
 	s.tail.last, s.tail.bytes = a.Last, a.Bytes
+	if b.ID != "" {
+		s.recent.add(b.ID, f)
+	}
 	return f, nil
 }
 
