@@ -73,18 +73,20 @@ func (r *Reader) Read(ctx context.Context) (*kgo.Record, error) {
 			return nil, r.err
 		}
 		fetches := r.cl.PollFetches(ctx)
-		if err := ctx.Err(); err != nil {
-			return nil, context.Cause(ctx)
-		}
+		// What came goes first, also when ctx ended at the same moment: the
+		// client will not deliver it again.
 		if r.held = fetches.Records(); len(r.held) > 0 && flusso.Offset(r.held[0].Offset) < r.next {
 			r.held = slices.DeleteFunc(r.held, func(rec *kgo.Record) bool { return flusso.Offset(rec.Offset) < r.next })
 		}
 		// The first error ends it: behind it the client may go on elsewhere.
 		fetches.EachError(func(_ string, _ int32, err error) {
-			if r.err == nil {
+			if r.err == nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 				r.err = r.explain(err)
 			}
 		})
+		if len(r.held) == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
 	rec := r.held[0]
 	r.held = r.held[1:]
