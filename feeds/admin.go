@@ -10,18 +10,28 @@ import (
 	"github.com/flusso/flusso-kafka/topics"
 )
 
-// Repair takes the lease and finishes every seal that was left half done, from
-// whatever step it reached, and trims the WAL. It may be run twice. It fences
-// whoever writes: a stream that was open stays and can be resumed. Beside an
-// error it returns the commits that it made.
-func (c *Client) Repair(ctx context.Context, name string) (_ []Commit, err error) {
-	l, err := c.administer(ctx, name)
+// Repair finishes every seal that was left half done, from whatever step it
+// reached, and trims the WAL. It may be run twice. Where there is a seal to
+// finish it takes the lease, and fences whoever writes: a stream that was open
+// stays and can be resumed. Beside an error it returns the commits that it made.
+func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err error) {
+	feed, before, err := c.before(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if oldestSeal(before.State.Streams, 0).Number == 0 {
+		described, err := c.describe(ctx, feed)
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.trim(ctx, feed, described)
+	}
+	l, err := c.administer(ctx, feed)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.release(ctx)) }()
-	done, err := l.finishSealed(ctx)
-	if err != nil {
+	if done, err = l.finishSealed(ctx, 0); err != nil {
 		return done, err
 	}
 	return done, l.trim(ctx)
@@ -40,41 +50,61 @@ func (e *NoStreamError) Error() string {
 }
 
 // Discard takes the lease and drops a stream that has no commit; what was
-// appended to it is gone. It fences whoever writes.
+// appended to it is gone. It fences whoever writes. A stream that is not there
+// is a [*NoStreamError], and fences nobody.
 func (c *Client) Discard(ctx context.Context, name string, stream uint64, message string) (err error) {
 	if err := checkMessage(name, message); err != nil {
 		return err
 	}
-	l, err := c.administer(ctx, name)
+	feed, before, err := c.before(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := uncommitted(before, name, stream); err != nil {
+		return err
+	}
+	l, err := c.administer(ctx, feed)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.release(ctx)) }()
-	if l.stateOf(stream).Number == 0 {
-		e := &NoStreamError{Feed: name, Stream: stream, Uncommitted: []uint64{}}
-		for _, st := range l.event.State.Streams {
-			e.Uncommitted = append(e.Uncommitted, st.Number)
-		}
-		return e
+	if err := uncommitted(l.event, name, stream); err != nil {
+		return err
 	}
 	return l.write(ctx, wire.StreamDiscarded, stream, func(e *wire.Event) {
-		e.Message = message
+		e.Message, e.WAL = message, int64(l.ends[feed.WALTopic()].High)
 		e.State.Streams = slices.DeleteFunc(e.State.Streams, func(st wire.StreamState) bool { return st.Number == stream })
 	})
 }
 
-// administer takes the lease for work on what others left.
-func (c *Client) administer(ctx context.Context, name string) (*lease, error) {
+// uncommitted is a [*NoStreamError] where the feed has no such stream without
+// commit.
+func uncommitted(e wire.Event, feed string, stream uint64) error {
+	none := &NoStreamError{Feed: feed, Stream: stream, Uncommitted: []uint64{}}
+	for _, st := range e.State.Streams {
+		if st.Number == stream {
+			return nil
+		}
+		none.Uncommitted = append(none.Uncommitted, st.Number)
+	}
+	return none
+}
+
+// before returns where a feed stands before anybody takes its lease.
+func (c *Client) before(ctx context.Context, name string) (topics.Feed, wire.Event, error) {
 	feed, err := topics.NewFeed(name)
 	if err != nil {
-		return nil, err
+		return feed, wire.Event{}, err
 	}
 	if err := c.usable(); err != nil {
-		return nil, err
+		return feed, wire.Event{}, err
 	}
-	if _, err := c.state(ctx, feed); err != nil {
-		return nil, err
-	}
+	e, err := c.state(ctx, feed)
+	return feed, e, err
+}
+
+// administer takes the lease for work on what others left.
+func (c *Client) administer(ctx context.Context, feed topics.Feed) (*lease, error) {
 	l, err := c.take(ctx, feed)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ func (s *Session) admit(ctx context.Context, b Batch) (uint64, error) {
 		return 0, s.tail.seal
 	}
 	if !s.alive() {
-		return 0, s.explain(ctx, s.seg.Err())
+		return 0, s.ended(ctx)
 	}
 	bytes, err := s.check(b)
 	if err != nil {
@@ -27,7 +27,10 @@ func (s *Session) admit(ctx context.Context, b Batch) (uint64, error) {
 	if b.MatchSequence != nil && *b.MatchSequence != s.tail.last {
 		return 0, &MatchError{Feed: s.feed.String(), Stream: s.stream, Want: *b.MatchSequence, Last: s.tail.last}
 	}
-	return bytes, s.full(bytes)
+	if err := s.full(bytes); err != nil {
+		return 0, err
+	}
+	return bytes, nil
 }
 
 // check refuses what no state would take.
@@ -35,6 +38,12 @@ func (s *Session) check(b Batch) (bytes uint64, err error) {
 	feed := s.feed.String()
 	if len(b.Records) == 0 {
 		return 0, &flusso.InvalidError{What: "batch for feed " + feed, Reason: "no records"}
+	}
+	if len(b.Records) > MaxBatchRecords {
+		return 0, &flusso.LimitError{
+			What: "batch for feed " + feed, Limit: "number of records", Value: int64(len(b.Records)), Max: MaxBatchRecords,
+			Setting: "nothing (a segment must fit its transaction), append several batches",
+		}
 	}
 	if b.ID != "" {
 		if err := wire.CheckBatchID(b.ID); err != nil {
@@ -74,12 +83,14 @@ func (s *Session) check(b Batch) (bytes uint64, err error) {
 func (s *Session) full(bytes uint64) error {
 	unsealed := s.tail.bytes + bytes
 	streams := []uint64{}
-	for _, st := range s.left {
-		unsealed += st.Bytes
-		streams = append(streams, st.Number)
+	for _, st := range s.event.State.Streams {
+		if st.Number != s.stream {
+			unsealed += st.Bytes
+			streams = append(streams, st.Number)
+		}
 	}
 	if unsealed <= s.settings.MaxUnsealedBytes {
 		return nil
 	}
-	return &FullError{Feed: s.feed.String(), Unsealed: unsealed - bytes, Limit: s.settings.MaxUnsealedBytes, Streams: append(streams, s.stream)}
+	return &FullError{Feed: s.feed.String(), Unsealed: unsealed - bytes, Limit: s.settings.MaxUnsealedBytes, Streams: append(streams, s.stream), Cause: s.trouble()}
 }

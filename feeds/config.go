@@ -23,6 +23,9 @@ const (
 	// MaxBatchBytes bounds keys and payloads of one batch, so that its segment
 	// fits the transaction timeout.
 	MaxBatchBytes = 64 << 20
+	// MaxBatchRecords bounds the records of one batch, for those that hold next
+	// to nothing.
+	MaxBatchRecords = 1 << 19
 	// MaxStreams is how many streams without commit a feed may have.
 	MaxStreams = 8
 )

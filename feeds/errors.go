@@ -43,6 +43,54 @@ func (e *FencedError) Error() string {
 // Is reports whether target is [flusso.ErrFenced].
 func (e *FencedError) Is(target error) bool { return target == flusso.ErrFenced }
 
+// LostError says that a session lost its lease or its broker, and nobody else
+// is on record as the holder. It is a [flusso.ErrLost].
+type LostError struct {
+	Feed   string
+	Stream uint64
+	Epoch  uint64 // our writer epoch
+	Cause  error
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("feed %s, stream %d: the session of writer epoch %d is lost: look who writes with `flusso-kafka-admin feed describe %s`, then resume the feed: %v",
+		e.Feed, e.Stream, e.Epoch, e.Feed, e.Cause)
+}
+
+// Is reports whether target is [flusso.ErrLost].
+func (e *LostError) Is(target error) bool { return target == flusso.ErrLost }
+
+// Unwrap returns the cause.
+func (e *LostError) Unwrap() error { return e.Cause }
+
+// AppendError says that a batch that had its sequences was not acknowledged. It
+// is a [flusso.ErrUnknownOutcome] where it may be durable all the same, which
+// resuming the feed tells, else a [flusso.ErrRejected]. All batches of a
+// segment get the same.
+type AppendError struct {
+	Feed        string
+	Stream      uint64
+	First, Last uint64 // sequences that it would have had
+	Unknown     bool   // the commit was asked for, and not confirmed
+	Cause       error  // why the session ended: a *FencedError, a *LostError, or that it was closed
+}
+
+func (e *AppendError) Error() string {
+	what := "was not appended"
+	if e.Unknown {
+		what = "may or may not have been appended: resume the feed, which tells its last sequence"
+	}
+	return fmt.Sprintf("feed %s, stream %d: batch of sequences %d to %d %s: %v", e.Feed, e.Stream, e.First, e.Last, what, e.Cause)
+}
+
+// Is reports whether target is what is known of the outcome.
+func (e *AppendError) Is(target error) bool {
+	return target == flusso.ErrUnknownOutcome && e.Unknown || target == flusso.ErrRejected && !e.Unknown
+}
+
+// Unwrap returns the cause.
+func (e *AppendError) Unwrap() error { return e.Cause }
+
 // TokenError says that a batch carries another session's fencing token [E7].
 type TokenError struct {
 	Feed  string

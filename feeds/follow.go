@@ -2,7 +2,6 @@ package feeds
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -21,8 +20,9 @@ type news struct {
 }
 
 // follow delivers what is appended from an offset of the WAL on, and what is
-// discarded. It returns true when the WAL no longer holds what is to be read.
-func (r *reading) follow(ctx context.Context, from flusso.Offset) (gone bool, err error) {
+// discarded. It is a [*partition.GoneError] when the WAL no longer holds what is
+// to be read.
+func (r *reading) follow(ctx context.Context, from flusso.Offset) error {
 	ctx, cancel := context.WithCancel(ctx)
 	in := make(chan news)
 	var readers sync.WaitGroup
@@ -35,21 +35,19 @@ func (r *reading) follow(ctx context.Context, from flusso.Offset) (gone bool, er
 		select {
 		case n = <-in:
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
+		var err error
 		switch {
 		case n.err != nil:
-			if _, isGone := errors.AsType[*partition.GoneError](n.err); isGone {
-				return true, nil
-			}
-			return false, n.err
+			return n.err
 		case n.event != nil:
 			err = r.observe(ctx, *n.event)
 		default:
 			err = r.deliver(n.records, n.append)
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
+
+	flusso "github.com/flusso/flusso-kafka"
 
 	"github.com/flusso/flusso-kafka/internal/partition"
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -46,19 +49,33 @@ func (c *Client) events(ctx context.Context, feed topics.Feed) iter.Seq2[wire.Ev
 			yield(wire.Event{}, err)
 			return
 		}
-		r, err := partition.NewReader(c.cfg.Client, topic, ends[topic].Start)
+		for e, err := range c.eventsWithin(ctx, feed, ends[topic].Start, ends[topic].High) {
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// eventsWithin iterates over the events of a feed's log within [from, to).
+func (c *Client) eventsWithin(ctx context.Context, feed topics.Feed, from, to flusso.Offset) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
+		if from >= to {
+			return
+		}
+		r, err := partition.NewReader(c.cfg.Client, feed.LogTopic(), from)
 		if err != nil {
 			yield(wire.Event{}, err)
 			return
 		}
 		defer r.Close()
-		for r.Next() < ends[topic].High {
+		for r.Next() < to {
 			rec, err := r.Read(ctx)
 			if err != nil {
 				yield(wire.Event{}, fmt.Errorf("read the log of feed %s: %w", feed, err))
 				return
 			}
-			if rec.Attrs.IsControl() {
+			if rec.Attrs.IsControl() || flusso.Offset(rec.Offset) >= to {
 				continue
 			}
 			e, err := wire.DecodeEvent(rec)
@@ -69,6 +86,41 @@ func (c *Client) events(ctx context.Context, feed topics.Feed) iter.Seq2[wire.Ev
 			if !yield(e, nil) {
 				return
 			}
+		}
+	}
+}
+
+// eventsWindow is how many offsets of the log are read at a time, backwards: an
+// event takes two.
+const eventsWindow = 256
+
+// eventsBackwards iterates over a feed's events, the newest first: those that
+// are on record when it begins. A long history is not read for what is recent.
+func (c *Client) eventsBackwards(ctx context.Context, feed topics.Feed) iter.Seq2[wire.Event, error] {
+	topic := feed.LogTopic()
+	return func(yield func(wire.Event, error) bool) {
+		ends, err := partition.LookUp(ctx, c.client, topic)
+		if err != nil {
+			yield(wire.Event{}, err)
+			return
+		}
+		window := flusso.Offset(eventsWindow)
+		for to := ends[topic].High; to > ends[topic].Start; window *= 2 {
+			from := max(ends[topic].Start, to-window)
+			var some []wire.Event
+			for e, err := range c.eventsWithin(ctx, feed, from, to) {
+				if err != nil {
+					yield(wire.Event{}, err)
+					return
+				}
+				some = append(some, e)
+			}
+			for _, e := range slices.Backward(some) {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			to = from
 		}
 	}
 }

@@ -27,7 +27,22 @@ func (c *Client) Latest(ctx context.Context, name string, key []byte) (item Item
 	if err != nil {
 		return Item{}, false, err
 	}
-	l := latest{client: c, feed: feed, key: key}
+	var before wire.Event
+	for {
+		l := latest{client: c, feed: feed, key: key}
+		item, found, err = l.run(ctx)
+		// A stream may have been committed while it was read, and its records
+		// trimmed: then the look begins anew. Where nothing has happened,
+		// records are missing.
+		if _, gone := errors.AsType[*partition.GoneError](err); !gone || before.Kind != "" && sameEvent(before, l.newest) {
+			return item, found, err
+		}
+		before = l.newest
+	}
+}
+
+func (l *latest) run(ctx context.Context) (Item, bool, error) {
+	c, feed, name, key := l.client, l.feed, l.feed.String(), l.key
 	var commits []Commit
 	for e, err := range c.events(ctx, feed) {
 		if err != nil {
@@ -41,12 +56,7 @@ func (c *Client) Latest(ctx context.Context, name string, key []byte) (item Item
 	if !l.newest.Settings.Keyed {
 		return Item{}, false, &KeyError{Feed: name, Record: 0}
 	}
-	// The streams first: while they are read one of them may be committed, and
-	// its records trimmed. Then the look begins anew.
-	err = l.unsealed(ctx)
-	if _, gone := errors.AsType[*partition.GoneError](err); gone {
-		return c.Latest(ctx, name, key)
-	}
+	err := l.unsealed(ctx) // first: they are what may go
 	if err == nil {
 		err = l.sealed(ctx, commits)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/partition"
 	"github.com/flusso/flusso-kafka/internal/segment"
@@ -57,12 +58,36 @@ func (c *Client) state(ctx context.Context, feed topics.Feed) (wire.Event, error
 	if err != nil {
 		return wire.Event{}, err
 	}
-	e, found, err := c.newestEvent(ctx, feed, ends[feed.LogTopic()])
+	e, found, err := c.newestEvent(ctx, feed, c.settled(ctx, feed.LogTopic(), ends[feed.LogTopic()]))
 	if err == nil && !found {
 		err = fmt.Errorf("feed %s: its log holds no event: %w: create it first", feed, ErrNoFeed)
 	}
 	return e, err
 }
+
+// markersAtMost bounds the wait for the end of a transaction that may have been
+// committed already.
+const markersAtMost = 2 * time.Second
+
+// settled waits, not for long, until what was durable at ends can be read: a
+// broker may acknowledge a commit some milliseconds before it shows it.
+func (c *Client) settled(ctx context.Context, topic string, ends partition.Ends) partition.Ends {
+	ctx, cancel := context.WithTimeout(ctx, markersAtMost)
+	defer cancel()
+	for high := ends.High; ends.Stable < high; {
+		if sleep(ctx, markersPoll) != nil {
+			break
+		}
+		now, err := partition.LookUp(ctx, c.client, topic)
+		if err != nil {
+			break // what is known has to do
+		}
+		ends = now[topic]
+	}
+	return ends
+}
+
+const markersPoll = 5 * time.Millisecond
 
 func (c *Client) newestEvent(ctx context.Context, feed topics.Feed, ends partition.Ends) (e wire.Event, found bool, err error) {
 	r, err := partition.Newest(ctx, c.cfg.Client, feed.LogTopic(), ends, ends.Start, func(*kgo.Record) (bool, error) { return true, nil })
@@ -123,45 +148,81 @@ func matchStream(stream uint64, newest *wire.Append) func(*kgo.Record) (bool, er
 // publish writes an event under the lease and returns when it is durable. The
 // caller holds the turn, or is alone.
 func (l *lease) publish(ctx context.Context, e wire.Event) error {
-	if err := publishEvent(ctx, l.seg, l.feed, e); err != nil {
-		return fmt.Errorf("write event %s of feed %s: %w", e.Kind, l.feed, err)
+	p, err := l.submit(ctx, e)
+	if err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// publication is an event that was accepted for writing. It may become durable
+// although nobody waits for it any more.
+type publication struct {
+	event wire.Event
+	done  chan struct{}
+	err   error // set before done is closed
+}
+
+// wait waits until the event is durable, or certainly or possibly not. When ctx
+// ends first it is ctx's error, and another wait may tell.
+func (p *publication) wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for event %s: %w", p.event.Kind, context.Cause(ctx))
+	}
+}
+
+// submit hands an event over. From then on it is the newest one of this lease,
+// whether or not somebody waits for it: events commit in their order, and with
+// one that does not the lease ends. The caller holds the turn, or is alone.
+func (l *lease) submit(ctx context.Context, e wire.Event) (*publication, error) {
+	topic := l.feed.LogTopic()
+	r, err := wire.EncodeEvent(topic, e)
+	if err != nil {
+		return nil, err
+	}
+	if size, most := len(r.Value)+eventOverhead, int(largest(l.topics[topic])); size > most {
+		return nil, &flusso.LimitError{
+			What: fmt.Sprintf("event %s of feed %s, with the messages of the streams that have no commit", e.Kind, l.feed), Limit: "record size",
+			Value: int64(size), Max: int64(most), Setting: "max.message.bytes of topic " + topic,
+		}
+	}
+	p := &publication{event: e, done: make(chan struct{})}
+	err = l.seg.Submit(ctx, segment.Entry{
+		Bytes:  len(r.Value),
+		Encode: func() ([]*kgo.Record, error) { return []*kgo.Record{r}, nil },
+		Resolve: func(err error) {
+			if err != nil {
+				p.err = fmt.Errorf("write event %s of feed %s: %w", e.Kind, l.feed, err)
+			}
+			close(p.done)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write event %s of feed %s: %w", e.Kind, l.feed, err)
 	}
 	l.event, l.found = e, true
-	return nil
+	return p, nil
 }
+
+// eventOverhead is what an event takes in its record batch beside its text, at most.
+const eventOverhead = 256
 
 // write publishes the event that follows the newest one; change says what is
 // new in it. The caller holds the turn, or is alone.
 func (l *lease) write(ctx context.Context, kind wire.EventKind, stream uint64, change func(*wire.Event)) error {
-	e := l.event
-	e.Kind, e.At, e.Stream, e.Message, e.Commit = kind, time.Now(), stream, "", nil
-	e.State.Streams = slices.Clone(e.State.Streams)
-	change(&e)
-	return l.publish(ctx, e)
+	return l.publish(ctx, l.next(kind, stream, change))
 }
 
-// publishEvent submits an event and waits for its outcome; when ctx ends first
-// the event may still be written.
-func publishEvent(ctx context.Context, seg *segment.Session, feed topics.Feed, e wire.Event) error {
-	r, err := wire.EncodeEvent(feed.LogTopic(), e)
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	err = seg.Submit(ctx, segment.Entry{
-		Bytes:   len(r.Value),
-		Encode:  func() ([]*kgo.Record, error) { return []*kgo.Record{r}, nil },
-		Resolve: func(err error) { done <- err },
-	})
-	if err != nil {
-		return err
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// next is the event that follows the newest one.
+func (l *lease) next(kind wire.EventKind, stream uint64, change func(*wire.Event)) wire.Event {
+	e := l.event
+	e.Kind, e.At, e.Stream, e.Message, e.Commit, e.WAL = kind, time.Now(), stream, "", nil, 0
+	e.State.Streams = slices.Clone(e.State.Streams)
+	change(&e)
+	return e
 }
 
 // releaseAtMost bounds the release of a lease, whose user may have given up.

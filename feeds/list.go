@@ -103,12 +103,16 @@ func (d Description) Held() bool {
 }
 
 // tailOf returns the newest append of a stream that is open, which the WAL
-// knows; all of it is zero where the stream is empty.
+// knows; all of it is zero where the stream is empty. It is a [*HoleError]
+// where the WAL lacks what the log says was there.
 func (c *Client) tailOf(ctx context.Context, feed topics.Feed, ends partition.Ends, st wire.StreamState) (wire.Append, error) {
 	var newest wire.Append
 	_, err := partition.Newest(ctx, c.cfg.Client, feed.WALTopic(), ends, flusso.Offset(st.From), matchStream(st.Number, &newest))
 	if err != nil {
 		return wire.Append{}, fmt.Errorf("find the last sequence of stream %d of feed %s: %w", st.Number, feed, err)
+	}
+	if newest.Last < st.Last {
+		return wire.Append{}, &HoleError{Feed: feed.String(), Stream: st.Number, Want: newest.Last + 1, Got: st.Last + 1, Offset: ends.Start}
 	}
 	return newest, nil
 }
@@ -118,13 +122,16 @@ func (c *Client) tailOf(ctx context.Context, feed topics.Feed, ends partition.En
 // this order. After an error it may be repeated. What the bucket holds of
 // other feeds is left alone.
 func (c *Client) Delete(ctx context.Context, name string) error {
-	feed, err := topics.NewFeed(name)
+	feed, _, err := c.before(ctx, name)
+	if errors.Is(err, ErrNoFeed) {
+		return c.deleteTopics(ctx, feed) // a call before got so far
+	}
 	if err != nil {
 		return err
 	}
-	l, err := c.administer(ctx, name)
+	l, err := c.administer(ctx, feed)
 	if errors.Is(err, ErrNoFeed) {
-		return c.deleteTopics(ctx, feed) // a call before got so far
+		return c.deleteTopics(ctx, feed) // the same: its WAL is gone
 	}
 	if err != nil {
 		return err

@@ -131,29 +131,47 @@ func (r *reading) close() error {
 }
 
 func (r *reading) run(ctx context.Context) error {
+	wal := r.feed.WALTopic()
+	var newest wire.Event // of the round before
 	for {
-		state, err := r.readCommits(ctx)
-		if err != nil || r.o.Sealed {
+		// Looked up first: what the WAL holds below belongs to streams that the
+		// log tells of, and what comes behind is followed.
+		ends, err := partition.LookUp(ctx, r.client.client, wal)
+		if err != nil {
 			return err
 		}
-		gone, err := r.readOpen(ctx, state)
-		if err != nil || !gone {
+		before := newest
+		if newest, err = r.readCommits(ctx); err != nil || r.o.Sealed {
+			return err
+		}
+		gone, err := r.readOpen(ctx, newest.State, ends[wal])
+		if _, isGone := errors.AsType[*partition.GoneError](err); !isGone {
 			return err
 		}
 		// The WAL was trimmed below what was to be read: what was there has
-		// been committed, or discarded, and the log says which.
+		// been committed, or discarded, and the log says which. Where nothing
+		// has happened since it was read before, records are missing.
+		if gone && before.Kind != "" && sameEvent(before, newest) {
+			return fmt.Errorf("feed %s: its WAL was trimmed by something else, records that have no commit are missing: %w", r.feed, err)
+		}
 	}
 }
 
-// readCommits delivers the commits that are new, and returns the feed's state
-// behind the newest event.
-func (r *reading) readCommits(ctx context.Context) (wire.FeedState, error) {
-	var state wire.FeedState
+// sameEvent tells whether nothing happened between two looks at the newest
+// event: every change of streams or lease shows.
+func sameEvent(a, b wire.Event) bool {
+	return a.Kind == b.Kind && a.At.Equal(b.At) && a.Stream == b.Stream && a.State.Epoch == b.State.Epoch
+}
+
+// readCommits delivers the commits that are new, and returns the feed's newest
+// event.
+func (r *reading) readCommits(ctx context.Context) (wire.Event, error) {
+	var state wire.Event
 	for e, err := range r.client.events(ctx, r.feed) {
 		if err != nil {
 			return state, err
 		}
-		state = e.State
+		state = e
 		switch {
 		case e.Kind == wire.StreamDiscarded:
 			if err := r.discarded(e.Stream); err != nil {
@@ -285,32 +303,24 @@ func fetch(ctx context.Context, b *bucket.Bucket, o Object, dir string) (_ *os.F
 }
 
 // readOpen delivers the streams without commit, by number, up to where the WAL
-// ends now, and then follows. It returns true when the WAL no longer holds
-// what is to be read.
-func (r *reading) readOpen(ctx context.Context, state wire.FeedState) (gone bool, err error) {
-	wal := r.feed.WALTopic()
-	ends, err := partition.LookUp(ctx, r.client.client, wal)
-	if err != nil {
-		return false, err
-	}
-	end := ends[wal].High
+// ended, and then follows. Of a [*partition.GoneError] it says whether a stream
+// that the state names was missing.
+func (r *reading) readOpen(ctx context.Context, state wire.FeedState, ends partition.Ends) (gone bool, err error) {
 	for _, st := range state.Streams {
 		if !r.begun && st.Number < r.o.Stream {
 			r.delivered[st.Number] = wire.MaxSequence // it lies before the place to begin at
 			continue
 		}
-		if err := r.readStream(ctx, st, end); err != nil {
-			if _, isGone := errors.AsType[*partition.GoneError](err); isGone {
-				return true, nil
-			}
-			return false, err
+		if err := r.readStream(ctx, st, ends.High); err != nil {
+			return true, err
 		}
 	}
 	r.begun = true
 	if !r.o.Follow {
 		return false, nil
 	}
-	return r.follow(ctx, end)
+	// From where no batch was half written.
+	return false, r.follow(ctx, ends.Stable)
 }
 
 func (r *reading) readStream(ctx context.Context, st wire.StreamState, end flusso.Offset) error {

@@ -13,8 +13,10 @@ import (
 	"github.com/flusso/flusso-kafka/internal/wire"
 )
 
-// MaxMessage is the most bytes of a seal's message.
-const MaxMessage = 64 << 10
+// MaxMessage is the most bytes of a seal's message: an event carries those of
+// all streams that are sealed and not committed, in JSON, where a byte may take
+// six.
+const MaxMessage = 16 << 10
 
 // Seal ends the stream with a message and returns its commit [E12]. Appends
 // that were accepted before are drained first; later ones are refused. When it
@@ -38,6 +40,7 @@ func (s *Session) Seal(ctx context.Context, message string) (Commit, error) {
 	if s.commit != nil {
 		return *s.commit, nil
 	}
+	reached(stepDrain)
 	if err := s.mark(ctx, message); err != nil {
 		return Commit{}, err
 	}
@@ -89,86 +92,92 @@ func (s *Session) mark(ctx context.Context, message string) error {
 		return nil // by a call before, which failed later on
 	}
 	if !s.alive() {
-		return s.explain(ctx, s.seg.Err())
+		return s.ended(ctx)
 	}
 	s.tail.seal = fmt.Errorf("stream %d of feed %s: %w", s.stream, s.feed, ErrSealed)
 	s.tail.at, s.tail.note = time.Now(), message
-	err := s.write(ctx, wire.StreamSealed, s.stream, func(e *wire.Event) {
+	p, err := s.submit(ctx, s.next(wire.StreamSealed, s.stream, func(e *wire.Event) {
 		e.At, e.Message = s.tail.at, message
 		for i := range e.State.Streams {
 			if st := &e.State.Streams[i]; st.Number == s.stream {
 				st.Step, st.Last, st.Bytes, st.Message = wire.StreamMarked, s.tail.last, s.tail.bytes, message
 			}
 		}
-	})
-	if err == nil {
+	}))
+	if err != nil { // nothing was sent
+		s.tail.seal = nil
+		return s.refusal(ctx, err)
+	}
+	if err = p.wait(ctx); err == nil {
+		reached(stepSealed)
 		return nil
 	}
 	if s.alive() { // given up waiting: what becomes of the event nobody knows here
 		return errors.Join(&SealError{Feed: s.Feed(), Stream: s.stream, Cause: err}, flusso.ErrUnknownOutcome)
 	}
-	return s.explain(ctx, err)
+	return s.outcome(ctx, err)
 }
 
 // finish is steps 2 and 3: all of the stream is in the bucket, then its commit
 // on record. The caller holds sealing.
 func (s *Session) finish(ctx context.Context) (Commit, error) {
-	select {
-	case <-s.earlier: // commits follow the order of seals
-	case <-s.settled:
-		return Commit{}, s.cause
-	case <-ctx.Done():
-		return Commit{}, context.Cause(ctx)
+	if s.committing == nil {
+		if err := s.finishLeft(ctx); err != nil { // commits follow the order of seals
+			return Commit{}, s.refusal(ctx, err)
+		}
+		g, err := s.staged(ctx)
+		if err != nil {
+			return Commit{}, s.refusal(ctx, err)
+		}
+		if s.committing, err = s.submitCommit(ctx, g); err != nil {
+			return Commit{}, s.refusal(ctx, err)
+		}
 	}
-	if s.blocked != nil {
-		return Commit{}, s.blocked
+	if err := s.committing.wait(ctx); err != nil {
+		return Commit{}, s.outcome(ctx, err)
 	}
+	reached(stepCommitted)
+	return commitOf(s.committing.event), nil
+}
+
+// staged waits until all of the stream is in the bucket.
+func (s *Session) staged(ctx context.Context) (*stage, error) {
+	g := s.flusher()
 	select {
-	case <-s.stage.done:
-		if s.stage.err != nil { // a call before found out: from the WAL, once more
-			s.stage = s.client.newStage(s.feed, s.settings, s.epoch, s.stateOf(s.stream))
-			s.background.Go(func() { s.stage.run(s.life) })
+	case <-g.done:
+		if g.err != nil { // a call before found out: from the WAL, once more
+			g = s.client.newStage(s.feed, s.settings, s.epoch, g.state)
+			s.mu.Lock()
+			s.stage = g
+			s.mu.Unlock()
+			s.background.Go(func() { g.run(s.life) })
 		}
 	default:
 	}
-	s.stage.seal(s.tail.last, s.tail.note, s.tail.at)
+	g.seal(s.tail.last, s.tail.note, s.tail.at)
 	select {
-	case <-s.stage.done:
+	case <-g.done:
+		return g, g.err
 	case <-ctx.Done():
-		return Commit{}, errors.Join(context.Cause(ctx), s.stage.why())
+		return nil, errors.Join(context.Cause(ctx), g.why())
 	}
-	if s.stage.err != nil {
-		if !s.alive() {
-			return Commit{}, s.explain(ctx, s.stage.err)
-		}
-		return Commit{}, s.stage.err
-	}
-	c, err := s.publishCommit(ctx, s.stage)
-	if err != nil && !s.alive() {
-		err = s.explain(ctx, err)
-	}
-	return c, err
 }
 
-// stateOf is a stream as the newest event has it.
-func (l *lease) stateOf(stream uint64) wire.StreamState {
-	for _, st := range l.event.State.Streams {
-		if st.Number == stream {
-			return st
-		}
-	}
-	return wire.StreamState{}
+func (s *Session) flusher() *stage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stage
 }
 
-// publishCommit is step 3: one event, and the commit is visible, whole [E13].
-func (l *lease) publishCommit(ctx context.Context, g *stage) (Commit, error) {
+// submitCommit is step 3: one event, and the commit is visible, whole [E13].
+func (l *lease) submitCommit(ctx context.Context, g *stage) (*publication, error) {
 	wal := l.feed.WALTopic()
 	ends, err := partition.LookUp(ctx, l.client.client, wal)
 	if err != nil {
-		return Commit{}, err
+		return nil, err
 	}
 	if err := l.take(ctx); err != nil {
-		return Commit{}, err
+		return nil, err
 	}
 	defer l.pass()
 	m := g.manifested
@@ -176,15 +185,12 @@ func (l *lease) publishCommit(ctx context.Context, g *stage) (Commit, error) {
 		Number: l.event.State.Commits + 1, Records: m.Records, First: m.First, Last: m.Last, Bytes: m.Bytes,
 		Manifest: g.manifest.Name, ManifestHash: g.manifest.SHA256, WAL: int64(ends[wal].High),
 	}
-	err = l.write(ctx, wire.StreamCommitted, g.stream, func(e *wire.Event) {
+	reached(stepManifest)
+	return l.submit(ctx, l.next(wire.StreamCommitted, g.state.Number, func(e *wire.Event) {
 		e.Message, e.Commit = m.Message, &fc
 		e.State.Commits = fc.Number
-		e.State.Streams = slices.DeleteFunc(e.State.Streams, func(st wire.StreamState) bool { return st.Number == g.stream })
-	})
-	if err != nil {
-		return Commit{}, err
-	}
-	return commitOf(l.event), nil
+		e.State.Streams = slices.DeleteFunc(e.State.Streams, func(st wire.StreamState) bool { return st.Number == g.state.Number })
+	}))
 }
 
 // commitOf is the commit that an event carries.
@@ -200,36 +206,91 @@ func (g *stage) why() error {
 }
 
 // finishEarlier finishes, in the background, what holders before left half
-// sealed.
+// sealed, and trims what nobody needs any more.
 func (s *Session) finishEarlier() {
-	defer close(s.earlier)
-	if _, err := s.finishSealed(s.life); err != nil && s.life.Err() == nil {
-		s.blocked = err
-		s.client.cfg.Logger.Warn("finish a seal that another holder left", "feed", s.feed, "err", err)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := s.finishLeft(s.life)
+		if err == nil || s.life.Err() != nil {
+			break
+		}
+		s.client.cfg.Logger.Warn("finish a seal that another holder left: it is tried again", "feed", s.feed, "err", err)
+		if sleep(s.life, pause) != nil {
+			return
+		}
+	}
+	if err := s.trim(s.life); err != nil && s.life.Err() == nil {
+		s.client.cfg.Logger.Warn("trim the WAL", "feed", s.feed, "err", err)
 	}
 }
 
-// finishSealed commits every stream that is sealed, in the order of their
-// seals, which is that of their numbers.
-func (l *lease) finishSealed(ctx context.Context) ([]Commit, error) {
+// finishLeft commits what others left half sealed.
+func (s *Session) finishLeft(ctx context.Context) error {
+	select {
+	case s.finishing <- struct{}{}:
+		defer func() { <-s.finishing }()
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), s.trouble())
+	}
+	_, err := s.finishSealed(ctx, s.stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocked = err
+	return err
+}
+
+// trouble is what keeps streams of the feed from a commit, nil for nothing.
+func (s *Session) trouble() error {
+	s.mu.Lock()
+	blocked, g := s.blocked, s.stage
+	s.mu.Unlock()
+	if blocked != nil {
+		return blocked
+	}
+	return g.why()
+}
+
+// finishSealed commits every stream that is sealed, but one, in the order of
+// their seals. Its commits may come beside an error.
+func (l *lease) finishSealed(ctx context.Context, but uint64) ([]Commit, error) {
 	var done []Commit
-	for _, st := range l.event.State.Streams {
-		if st.Step != wire.StreamMarked {
-			continue
+	for {
+		if err := l.take(ctx); err != nil {
+			return done, err
 		}
-		g := l.client.newStage(l.feed, l.event.Settings, l.event.State.Epoch, st)
-		g.seal(st.Last, st.Message, l.event.At)
+		st, at := oldestSeal(l.event.State.Streams, but), l.event.At
+		settings, epoch := l.event.Settings, l.event.State.Epoch
+		l.pass()
+		if st.Number == 0 {
+			return done, nil
+		}
+		g := l.client.newStage(l.feed, settings, epoch, st)
+		g.seal(st.Last, st.Message, at)
 		g.run(ctx)
 		err := g.err
 		if err == nil {
-			var c Commit
-			if c, err = l.publishCommit(ctx, g); err == nil {
-				done = append(done, c)
+			var p *publication
+			if p, err = l.submitCommit(ctx, g); err == nil {
+				err = p.wait(ctx)
+			}
+			if err == nil {
+				reached(stepCommitted)
+				done = append(done, commitOf(p.event))
 			}
 		}
 		if err != nil {
 			return done, &SealError{Feed: l.feed.String(), Stream: st.Number, Cause: err}
 		}
 	}
-	return done, nil
+}
+
+// oldestSeal returns the stream that was sealed first: a session seals one, so
+// the epochs of sealed streams are in the order of their seals, which need not
+// be that of their numbers.
+func oldestSeal(streams []wire.StreamState, but uint64) (oldest wire.StreamState) {
+	for _, st := range streams {
+		if st.Step == wire.StreamMarked && st.Number != but && (oldest.Number == 0 || st.Epoch < oldest.Epoch) {
+			oldest = st
+		}
+	}
+	return oldest
 }

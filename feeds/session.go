@@ -31,18 +31,20 @@ type Session struct {
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what runs in the background: until the session ends
 	end        context.CancelFunc
-	settled    chan struct{} // closed when cause is final
-	cause      error
+	settled    chan struct{} // closed when cause is set
 
-	sealing chan struct{} // held by the one call of Seal that works
-	stage   *stage        // belongs to the holder of sealing, once the session runs
-	commit  *Commit       // the same; when the stream is committed
-	earlier chan struct{} // closed when what others left half sealed was dealt with
-	blocked error         // why it could not be
+	sealing    chan struct{} // held by the one call of Seal that works
+	committing *publication  // belongs to the holder of sealing; the commit's event, once it was handed over
+	commit     *Commit       // the same; when the stream is committed
+	finishing  chan struct{} // held by whoever finishes what others left half sealed
 
 	mu      sync.Mutex
 	over    bool
-	pending []func() // futures of what was not committed: they wait for the cause
+	cause   error     // why it ended: a *FencedError, a *LostError, or that it was closed
+	looked  time.Time // when the log was asked last who holds the lease
+	pending []func()  // futures of what was not committed: they wait for the cause
+	stage   *stage    // replaced by the holder of sealing
+	blocked error     // why what others left half sealed is not committed yet
 }
 
 // tail is where a stream ends, appends in flight included.
@@ -60,7 +62,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	s := &Session{
 		lease: l, settings: l.event.Settings, epoch: l.event.State.Epoch, stream: number,
 		largest: int64(largest(l.topics[l.feed.WALTopic()])),
-		settled: make(chan struct{}), sealing: make(chan struct{}, 1), earlier: make(chan struct{}),
+		settled: make(chan struct{}), sealing: make(chan struct{}, 1), finishing: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	for _, st := range l.event.State.Streams {
@@ -81,7 +83,8 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	c.open[s] = struct{}{}
 	s.background.Go(s.settle)
 	s.background.Go(func() { s.keep(keepEvery) })
-	s.background.Go(func() { s.stage.run(s.life) })
+	stage := s.stage
+	s.background.Go(func() { stage.run(s.life) })
 	s.background.Go(s.finishEarlier)
 	c.cfg.Logger.Info("feed session open", "feed", s.feed, "stream", number, "epoch", s.epoch, "last", s.tail.last)
 	return s, nil
@@ -186,7 +189,7 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 		Resolve: func(err error) { s.resolve(f, at, err) },
 	})
 	if err != nil {
-		return nil, s.explain(ctx, err)
+		return nil, s.refusal(ctx, err)
 	}
 	s.tail.last, s.tail.bytes = a.Last, a.Bytes
 	if b.ID != "" {
@@ -202,9 +205,9 @@ func (s *Session) resolve(f *Future, at Range, err error) {
 		f.resolve(at, nil)
 		return
 	}
+	unknown := errors.Is(err, flusso.ErrUnknownOutcome)
 	finish := func() {
-		f.resolve(Range{}, fmt.Errorf("append %d records as %d to %d of stream %d of feed %s: %w",
-			at.Records, at.First, at.Last, at.Stream, s.feed, errors.Join(err, s.cause)))
+		f.resolve(Range{}, &AppendError{Feed: s.Feed(), Stream: at.Stream, First: at.First, Last: at.Last, Unknown: unknown, Cause: s.cause})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,17 +218,56 @@ func (s *Session) resolve(f *Future, at Range, err error) {
 	s.pending = append(s.pending, finish)
 }
 
-// explain turns an error of the segment session's Submit into ours.
-func (s *Session) explain(ctx context.Context, err error) error {
+// refusal is the error of what was not submitted, as err says: when the session
+// has ended, why.
+func (s *Session) refusal(ctx context.Context, err error) error {
 	if ctx.Err() != nil || s.alive() {
 		return err
 	}
+	return s.ended(ctx)
+}
+
+// outcome is the error of what was submitted and not committed.
+func (s *Session) outcome(ctx context.Context, err error) error {
+	if s.alive() {
+		return err
+	}
+	known := flusso.ErrRejected
+	if errors.Is(err, flusso.ErrUnknownOutcome) {
+		known = flusso.ErrUnknownOutcome
+	}
+	return fmt.Errorf("%w: %w", known, s.ended(ctx))
+}
+
+// lookEvery is how often a lost session asks who holds the lease, at most.
+const lookEvery = time.Second
+
+// ended says why the session has ended. A session that is lost looks again:
+// whoever took the lease may have come on record meanwhile [E14].
+func (s *Session) ended(ctx context.Context) error {
 	select {
 	case <-s.settled:
-		return s.cause
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	s.mu.Lock()
+	cause := s.cause
+	again := errors.Is(cause, flusso.ErrLost) && time.Since(s.looked) >= lookEvery
+	if again {
+		s.looked = time.Now()
+	}
+	s.mu.Unlock()
+	if !again {
+		return cause
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if fenced := s.newer(ctx); fenced != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cause, cause = fenced, fenced
+	}
+	return cause
 }
 
 func (s *Session) alive() bool {
@@ -258,7 +300,7 @@ func (s *Session) settle() {
 	s.client.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cause, s.over = cause, true
+	s.cause, s.over, s.looked = cause, true, time.Now()
 	close(s.settled)
 	for _, finish := range s.pending {
 		finish()
@@ -273,14 +315,26 @@ func (s *Session) judge(cause error) error {
 	if err := s.seg.Close(closing); err != nil {
 		s.client.cfg.Logger.Debug("closed an ended feed session", "feed", s.feed, "epoch", s.epoch, "err", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
-	defer cancel()
-	e, err := s.client.state(ctx, s.feed)
-	if err == nil && e.State.Epoch > s.epoch {
-		cause = errors.Join(&FencedError{Feed: s.feed.String(), Epoch: s.epoch, Newer: e.State.Epoch, Holder: *e.State.Holder}, cause)
+	if e := (*segment.Error)(nil); errors.As(cause, &e) {
+		cause = e.Cause // what became of a segment concerns its entries alone
 	}
 	s.client.cfg.Logger.Warn("feed session ended", "feed", s.feed, "stream", s.stream, "epoch", s.epoch, "err", cause)
-	return cause
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	if fenced := s.newer(ctx); fenced != nil {
+		return fenced
+	}
+	return &LostError{Feed: s.Feed(), Stream: s.stream, Epoch: s.epoch, Cause: cause}
+}
+
+// newer returns who took the lease, nil where nobody is on record, or it can't
+// be told.
+func (s *Session) newer(ctx context.Context) error {
+	e, err := s.client.state(ctx, s.feed)
+	if err != nil || e.State.Epoch <= s.epoch {
+		return nil
+	}
+	return &FencedError{Feed: s.Feed(), Epoch: s.epoch, Newer: e.State.Epoch, Holder: *e.State.Holder}
 }
 
 // keepEvery is how often an idle session writes under each of its ids: well

@@ -30,25 +30,23 @@ type stage struct {
 	feed     topics.Feed
 	settings Settings
 	epoch    uint64
-	stream   uint64
-	from     flusso.Offset
+	state    wire.StreamState // of the stream
 
 	// What run works on.
-	dir    string
-	bucket *bucket.Bucket
-	pack   *packFile
-	packs  []Object
-	keys   *keyIndexer
-	next   uint64 // sequence that comes next
+	dir   string
+	pack  *packFile
+	packs []Object
+	keys  *keyIndexer
+	next  uint64 // sequence that comes next
 
 	mu        sync.Mutex
 	sealed    bool
 	last      uint64             // of the sealed stream
 	message   string             // the same
 	sealedAt  time.Time          // the same
+	hurry     chan struct{}      // closed when it is: somebody waits
 	interrupt context.CancelFunc // ends the wait for more, when the stream is sealed
-	staged    uint64             // last sequence that is in a pack
-	bytes     uint64             // keys and payloads up to it
+	staged    wire.Append        // the last batch that is in a pack; zero for none
 	trouble   error              // why it stands still, while it does
 	done      chan struct{}      // closed when run has ended
 	err       error              // why, nil when all of the sealed stream is in the bucket
@@ -76,36 +74,72 @@ func (c *counter) Write(p []byte) (int, error) {
 
 func (c *Client) newStage(feed topics.Feed, settings Settings, epoch uint64, st wire.StreamState) *stage {
 	return &stage{
-		client: c, feed: feed, settings: settings, epoch: epoch, stream: st.Number, from: flusso.Offset(st.From),
-		next: 1, done: make(chan struct{}),
+		client: c, feed: feed, settings: settings, epoch: epoch, state: st,
+		hurry: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
 // run stages until the stream is sealed and all of it is in the bucket, or ctx
-// ends.
+// ends. While the stream is open it begins anew, from the WAL, whatever fails;
+// once it is sealed somebody waits, and is told.
 func (g *stage) run(ctx context.Context) {
 	defer close(g.done)
-	err := g.work(ctx)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := g.work(ctx)
+		g.mu.Lock()
+		g.trouble = err
+		g.mu.Unlock()
+		if err == nil || ctx.Err() != nil || !g.open() {
+			g.err = err
+			return
+		}
+		g.client.cfg.Logger.Warn("stage a stream: it begins anew", "feed", g.feed, "stream", g.state.Number, "err", err)
+		if g.pause(ctx, pause) != nil {
+			g.err = err
+			return
+		}
+	}
+}
+
+func (g *stage) open() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.err = err
+	return !g.sealed
+}
+
+// pause waits, until the stream is sealed at the latest where it was not.
+func (g *stage) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	hurry := g.hurry
+	if !g.open() {
+		hurry = nil
+	}
+	select {
+	case <-timer.C:
+	case <-hurry:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func (g *stage) work(ctx context.Context) (err error) {
 	if g.dir, err = os.MkdirTemp(g.client.cfg.StagingDir, "flusso-"+g.feed.String()+"-"); err != nil {
 		return fmt.Errorf("make a staging folder for feed %s: %w", g.feed, err)
 	}
-	g.keys = newKeyIndexer(g.dir, g.settings)
+	g.keys, g.pack, g.packs, g.next = newKeyIndexer(g.dir, g.settings), nil, nil, 1
+	g.mu.Lock()
+	g.staged = wire.Append{}
+	g.mu.Unlock()
 	defer func() {
 		if g.pack != nil {
 			err = errors.Join(err, g.pack.file.Close())
 		}
 		err = errors.Join(err, os.RemoveAll(g.dir))
-		if g.bucket != nil {
-			err = errors.Join(err, g.bucket.Close())
-		}
 	}()
-	in, err := g.client.readBatches(g.feed, g.stream, g.from, 1)
+	g.lookAtBucket(ctx)
+	in, err := g.client.readBatches(g.feed, g.state.Number, flusso.Offset(g.state.From), 1)
 	if err != nil {
 		return err
 	}
@@ -148,6 +182,9 @@ func (g *stage) wait(ctx context.Context) (context.Context, bool) {
 func (g *stage) seal(last uint64, message string, at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.sealed {
+		close(g.hurry)
+	}
 	g.sealed, g.last, g.message, g.sealedAt = true, last, message, at
 	if g.interrupt != nil {
 		g.interrupt()
@@ -166,7 +203,7 @@ func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error 
 		row.Key, row.Payload, row.Version, row.Tombstone = r.Key, r.Payload, r.Version, r.Tombstone
 		row.Fingerprint = [32]byte(r.Identity())
 		if err := g.pack.w.Write(&row); err != nil {
-			return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
+			return fmt.Errorf("stage stream %d of feed %s: %w", g.state.Number, g.feed, err)
 		}
 		g.keys.add(&row)
 		row.Sequence++
@@ -178,7 +215,7 @@ func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error 
 	}
 	g.next = a.Last + 1
 	g.mu.Lock()
-	g.staged, g.bytes = a.Last, a.Bytes
+	g.staged = a
 	g.mu.Unlock()
 	return nil
 }
@@ -186,7 +223,7 @@ func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error 
 func (g *stage) openPack() error {
 	f, err := os.CreateTemp(g.dir, "pack-")
 	if err != nil {
-		return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
+		return fmt.Errorf("stage stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}
 	p := &packFile{file: f, hash: sha256.New()}
 	p.w = pack.NewWriter(io.MultiWriter(f, p.hash, &p.size))
@@ -198,7 +235,7 @@ func (g *stage) openPack() error {
 func (g *stage) closePack(ctx context.Context) error {
 	p := g.pack
 	if err := p.w.Close(); err != nil {
-		return fmt.Errorf("stage stream %d of feed %s: %w", g.stream, g.feed, err)
+		return fmt.Errorf("stage stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}
 	sum := p.w.Summary()
 	o := g.object("pack", sum.First, sum.Last, sum.Records, p.hash, int64(p.size))
@@ -206,7 +243,7 @@ func (g *stage) closePack(ctx context.Context) error {
 		return err
 	}
 	if err := g.keys.endPack(); err != nil {
-		return fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
+		return fmt.Errorf("index stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}
 	g.packs = append(g.packs, o)
 	g.pack = nil
@@ -216,7 +253,7 @@ func (g *stage) closePack(ctx context.Context) error {
 func (g *stage) object(kind string, first, last, records uint64, h hash.Hash, size int64) Object {
 	sum := hex.EncodeToString(h.Sum(nil))
 	return Object{
-		Name: fmt.Sprintf("%s%s-%012d-%s", folderOf(g.feed.String(), g.settings.ID, g.stream, g.epoch), kind, first, sum),
+		Name: fmt.Sprintf("%s%s-%012d-%s", folderOf(g.feed.String(), g.settings.ID, g.state.Number, g.epoch), kind, first, sum),
 		Size: size, SHA256: sum, First: first, Last: last, Records: records,
 	}
 }
@@ -235,12 +272,11 @@ func (g *stage) put(ctx context.Context, content io.ReadSeeker, o *Object) error
 	if err != nil {
 		return err
 	}
-	pause := firstPause
+	pause, hurried := firstPause, 0
 	for attempt := 1; ; attempt++ {
-		err := g.openBucket(ctx)
-		if err == nil {
-			err = g.bucket.Put(ctx, o.Name, content, [sha256.Size]byte(sum), o.Size)
-		}
+		err := g.useBucket(ctx, func(b *bucket.Bucket) error {
+			return b.Put(ctx, o.Name, content, [sha256.Size]byte(sum), o.Size)
+		})
 		g.mu.Lock()
 		g.trouble = err
 		hurry := g.sealed
@@ -248,29 +284,50 @@ func (g *stage) put(ctx context.Context, content io.ReadSeeker, o *Object) error
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("flush stream %d of feed %s: %w", g.stream, g.feed, err)
-		if ctx.Err() != nil || hurry && attempt >= sealedAttempts {
+		if hurry {
+			if hurried++; hurried == 1 {
+				pause = firstPause
+			}
+		}
+		err = fmt.Errorf("flush stream %d of feed %s: %w", g.state.Number, g.feed, err)
+		if ctx.Err() != nil || hurried >= sealedAttempts {
 			return err
 		}
-		g.client.cfg.Logger.Warn("flush to the bucket: it is tried again", "feed", g.feed, "stream", g.stream, "attempt", attempt, "err", err)
-		if sleep(ctx, pause) != nil {
+		g.client.cfg.Logger.Warn("flush to the bucket: it is tried again", "feed", g.feed, "stream", g.state.Number, "attempt", attempt, "err", err)
+		if g.pause(ctx, pause) != nil {
 			return err
 		}
 		pause = min(2*pause, longestPause)
 	}
 }
 
-// openBucket opens the bucket and makes sure that it is this feed's.
-func (g *stage) openBucket(ctx context.Context) error {
-	if g.bucket != nil {
-		return nil
-	}
+// useBucket opens the bucket, each time anew: a folder that was unmounted, or
+// moved, is noticed by its marker, and nothing is written into what is there in
+// its place.
+func (g *stage) useBucket(ctx context.Context, use func(*bucket.Bucket) error) error {
 	b, err := openBucket(ctx, g.feed, g.settings)
 	if err != nil {
 		return err
 	}
-	g.bucket = b
-	return nil
+	return errors.Join(use(b), b.Close())
+}
+
+// lookAtMost bounds the look at the bucket before anything goes there.
+const lookAtMost = 5 * time.Second
+
+// lookAtBucket warns of a bucket that can't be reached before it is needed:
+// nothing waits for it until a pack is full, or the stream is sealed.
+func (g *stage) lookAtBucket(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookAtMost)
+	defer cancel()
+	err := g.useBucket(ctx, func(*bucket.Bucket) error { return nil })
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	g.mu.Lock()
+	g.trouble = err
+	g.mu.Unlock()
+	g.client.cfg.Logger.Warn("the bucket can't be used: appends go on, a seal would fail", "feed", g.feed, "stream", g.state.Number, "err", err)
 }
 
 // complete puts what is left into the bucket: the last pack, the key index,
@@ -281,14 +338,16 @@ func (g *stage) complete(ctx context.Context) error {
 			return err
 		}
 	}
+	reached(stepPacks)
 	index, err := g.index(ctx)
 	if err != nil {
 		return err
 	}
+	reached(stepIndex)
 	g.mu.Lock()
 	m := Manifest{
-		Version: manifestVersion, Feed: g.feed.String(), FeedID: g.settings.ID, Stream: g.stream, Epoch: g.epoch,
-		Last: g.last, Records: g.last, Bytes: g.bytes, Keyed: g.settings.Keyed, Latest: g.settings.Latest,
+		Version: manifestVersion, Feed: g.feed.String(), FeedID: g.settings.ID, Stream: g.state.Number, Epoch: g.epoch,
+		Last: g.last, Records: g.last, Bytes: g.staged.Bytes, Keyed: g.settings.Keyed, Latest: g.settings.Latest,
 		Message: g.message, SealedAt: g.sealedAt.UTC(), Packs: g.packs, Index: index,
 	}
 	g.mu.Unlock()
@@ -300,7 +359,7 @@ func (g *stage) complete(ctx context.Context) error {
 	}
 	content, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("encode the manifest of stream %d of feed %s: %w", g.stream, g.feed, err)
+		return fmt.Errorf("encode the manifest of stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}
 	h := sha256.New()
 	h.Write(content)
@@ -323,7 +382,7 @@ func (g *stage) index(ctx context.Context) (_ *Object, err error) {
 	h := sha256.New()
 	size, err := io.Copy(h, f)
 	if err != nil {
-		return nil, fmt.Errorf("index stream %d of feed %s: %w", g.stream, g.feed, err)
+		return nil, fmt.Errorf("index stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}
 	x, err := pack.OpenIndex(f, size)
 	if err != nil {

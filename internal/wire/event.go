@@ -36,6 +36,7 @@ type Event struct {
 	Stream   uint64       `json:"stream,omitempty"`  // the stream it is about
 	Message  string       `json:"message,omitempty"` // of a seal or a discard
 	Commit   *FeedCommit  `json:"commit,omitempty"`  // of StreamCommitted
+	WAL      int64        `json:"wal,omitempty"`     // of StreamDiscarded: WAL offset, the stream lies below
 	Settings FeedSettings `json:"settings"`
 	State    FeedState    `json:"state"`
 }
