@@ -81,10 +81,10 @@ func (c *Client) Describe(ctx context.Context, name string) (Description, error)
 		if st.Step != wire.StreamMarked {
 			// Somebody may be appending to an open one: what can be read now.
 			tail, err := c.tailOf(ctx, feed, ends[wal], st)
-			if err != nil {
+			if _, hole := errors.AsType[*HoleError](err); err != nil && !hole {
 				return d, err
 			}
-			if tail.Last > 0 {
+			if tail.Last > s.Last {
 				s.Last, s.Bytes = tail.Last, tail.Bytes
 			}
 			if tail.At.After(d.Appended) {

@@ -90,7 +90,7 @@ const firstRecall = 64
 // left allow for by what the records had so far.
 func (s *Session) recall(ctx context.Context) error {
 	ends := s.ends[s.feed.WALTopic()]
-	from := max(flusso.Offset(s.stateOf(s.stream).From), ends.Start)
+	from := max(flusso.Offset(s.flusher().state.From), ends.Start)
 	var found []wire.Append // the newest first
 	seen, offsets := 0, flusso.Offset(0)
 	window := flusso.Offset(firstRecall)
