@@ -115,6 +115,10 @@ func (j *judgement) command(args ...string) string {
 	return "flusso-kafka-admin " + strings.Join(args, " ") + " --pipeline " + j.r.Pipeline
 }
 
+// check is the command that tells why a look-up fails: it asks for each
+// permission, and for what is unsafe or missing.
+func (j *judgement) check() string { return j.command("topic", "check", "--role", "viewer") }
+
 func (j *judgement) lane(l *Lane) {
 	floor := Floor{}
 	if i := slices.IndexFunc(j.r.Watermark.Floors, func(f Floor) bool { return f.Sink == l.Sink }); i >= 0 {
@@ -150,13 +154,13 @@ func (j *judgement) lane(l *Lane) {
 				"topic %s is not there: the writer cannot publish to it, and what the sink had not acked went with it", l.Topic)
 			return
 		}
-		j.add(Warning, CodeLookup, l.Sink, "", "%s", cmp.Or(l.Error, floor.Detail, "the look-up failed"))
+		j.add(Warning, CodeLookup, l.Sink, j.check(), "%s", cmp.Or(l.Error, floor.Detail, "the look-up failed"))
 	case CaughtUp, Behind, Seeding:
 	}
 	j.consumer(l)
 	j.retention(l)
 	if floor.State == flusso.FloorNothing {
-		j.add(Note, CodeNothingAcked, l.Sink, "", "%s: there is no watermark until it acks a live batch", cmp.Or(floor.Detail, "nothing acked yet"))
+		j.add(Note, CodeNothingAcked, l.Sink, j.command("lane", "describe", l.Sink), "%s: there is no watermark until it acks a live batch", cmp.Or(floor.Detail, "nothing acked yet"))
 	}
 }
 
@@ -178,7 +182,7 @@ func (j *judgement) missing(l *Lane, floor Floor) {
 
 func (j *judgement) consumer(l *Lane) {
 	if l.ConsumerError != "" {
-		j.add(Warning, CodeLookup, l.Sink, "", "who is attached is not known: %s", l.ConsumerError)
+		j.add(Warning, CodeLookup, l.Sink, j.check(), "who is attached is not known: %s", l.ConsumerError)
 		return
 	}
 	waits := l.Batches != nil && *l.Batches > 0
@@ -198,7 +202,7 @@ func (j *judgement) consumer(l *Lane) {
 				severity = Warning
 			}
 		}
-		j.add(severity, CodeOffsetsExpire, l.Sink, "", "group %s has no member: brokers drop its offset %s after the last one left; %s",
+		j.add(severity, CodeOffsetsExpire, l.Sink, j.command("lane", "describe", l.Sink), "group %s has no member: brokers drop its offset %s after the last one left; %s",
 			l.Group, Age(*l.Retention.OffsetsSeconds), kept)
 	}
 }
@@ -270,7 +274,7 @@ func (j *judgement) retention(l *Lane) {
 		j.add(Warning, CodeRetention, l.Sink, help, "retention.bytes of topic %s is %d: older items are deleted beyond it, acked or not", l.Topic, *n)
 	}
 	if rt.Error != "" {
-		j.add(Warning, CodeLookup, l.Sink, "", "the settings of its topic are not known: %s", rt.Error)
+		j.add(Warning, CodeLookup, l.Sink, j.check(), "the settings of its topic are not known: %s", rt.Error)
 	}
 }
 
@@ -356,11 +360,11 @@ func (j *judgement) lookups() {
 		{"the lanes' settings are not known", j.r.SettingsError},
 	} {
 		if l.err != "" {
-			j.add(Warning, CodeLookup, "", "", "%s: %s", l.what, l.err)
+			j.add(Warning, CodeLookup, "", j.check(), "%s: %s", l.what, l.err)
 		}
 	}
 	detached := func(l Lane) bool { return l.Consumer == Detached && l.AckedOffset >= 0 }
 	if i := slices.IndexFunc(j.r.Lanes, detached); i >= 0 && j.r.Lanes[i].Retention.OffsetsError != "" {
-		j.add(Note, CodeLookup, "", "", "for how long brokers keep the offsets of a group without members is not known: %s", j.r.Lanes[i].Retention.OffsetsError)
+		j.add(Note, CodeLookup, "", j.check(), "for how long brokers keep the offsets of a group without members is not known: %s", j.r.Lanes[i].Retention.OffsetsError)
 	}
 }

@@ -160,6 +160,9 @@ func TestFindings(t *testing.T) {
 			for _, f := range r.Findings {
 				got = append(got, string(f.Severity)+" "+f.Code)
 				seen[f.Code] = true
+				if !strings.HasPrefix(f.Help, "flusso-kafka-admin ") {
+					t.Errorf("%s %s: %q is no command that helps", f.Code, f.Text, f.Help)
+				}
 			}
 			if !slices.Equal(got, append([]string{}, c.want...)) {
 				t.Fatalf("got %q, want %q", got, c.want)
