@@ -29,6 +29,7 @@ type Acked struct {
 type Cancellation struct {
 	Requests      []Waiting // those, in their order
 	Left          []Waiting // those that wait on
+	More          bool      // and others behind the first MaxListed, which were not looked at
 	Before, After Acked     // of the ingest group
 	// Gone are requests that are not in the log any more, though they were never
 	// acked, and are given up with the rest; nil for none.
@@ -81,7 +82,7 @@ func PlanCancel(ctx context.Context, cl *kgo.Client, p topics.Pipeline, pick fun
 	if err != nil {
 		return Cancellation{}, fmt.Errorf("%s: %w", op, err)
 	}
-	c := Cancellation{Before: s.acks(), Gone: s.gone, pipeline: p, before: s.progress, topicID: s.id}
+	c := Cancellation{Before: s.acks(), Gone: s.gone, More: s.more, pipeline: p, before: s.progress, topicID: s.id}
 	done := make(map[flusso.Offset]bool)
 	if s.gone == nil { // else the old acks are of other records
 		for o := range s.acked {

@@ -240,7 +240,7 @@ func TestCancel_TwoOperators(t *testing.T) {
 			wg.Wait()
 			kfaketest.Pass(time.Minute)
 			done := 0
-			list, err := List(ctxOf(t), w.lookup, w.pipeline)
+			list, _, err := List(ctxOf(t), w.lookup, w.pipeline)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -289,8 +289,8 @@ func TestList_RequestsAreBounded(t *testing.T) {
 		seen := w.count()
 		list := func(what string, n int, want map[kmsg.Key]int) {
 			t.Helper()
-			got, err := List(ctxOf(t), w.lookup, w.pipeline)
-			if err != nil || len(got) != n {
+			got, more, err := List(ctxOf(t), w.lookup, w.pipeline)
+			if err != nil || more || len(got) != n {
 				t.Fatalf("%s: got %d requests, %v", what, len(got), err)
 			}
 			if counts := seen.take(); !maps.Equal(counts, want) {
@@ -316,13 +316,16 @@ func TestList_EndsAtTheMostThatIsListed(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := w.plan()
-		if len(c.Requests) != MaxListed {
-			t.Fatalf("got %d", len(c.Requests))
+		if len(c.Requests) != MaxListed || !c.More {
+			t.Fatalf("got %d, more %t", len(c.Requests), c.More)
+		}
+		if list, more, err := List(ctxOf(t), w.lookup, w.pipeline); err != nil || len(list) != MaxListed || !more {
+			t.Errorf("got a list of %d, more %t, %v", len(list), more, err)
 		}
 		wantAcked(t, "after", c.After, MaxListed)
 		w.wantCancelled(c)
-		if c = w.plan(); len(c.Requests) != 5 {
-			t.Errorf("got %d more", len(c.Requests))
+		if c = w.plan(); len(c.Requests) != 5 || c.More {
+			t.Errorf("got %d more, and more %t", len(c.Requests), c.More)
 		}
 	})
 }

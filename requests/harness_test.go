@@ -126,7 +126,7 @@ func (w *world) close(c *Consumer) {
 // wantWaiting checks what waits, as the command line shows it.
 func (w *world) wantWaiting(indexes ...string) {
 	w.t.Helper()
-	got, err := List(ctxOf(w.t), w.lookup, w.pipeline)
+	got, _, err := List(ctxOf(w.t), w.lookup, w.pipeline)
 	if err != nil {
 		w.t.Fatalf("list: %v", err)
 	}

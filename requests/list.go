@@ -28,18 +28,19 @@ type Waiting struct {
 const MaxListed = 10_000
 
 // List returns the requests of a pipeline that are not acked, oldest first,
-// [MaxListed] at most. It does not join the group.
+// [MaxListed] at most; more says that others wait behind those. It does not join
+// the group.
 //
 // It costs one Metadata, one OffsetFetch (after a FindCoordinator, once) and
 // one Fetch for every 8 MiB that lie between the group's offset and the end of
 // the topic, and a ListOffsets and a Metadata more where the group has no offset
 // in the log.
-func List(ctx context.Context, cl *kgo.Client, p topics.Pipeline) ([]Waiting, error) {
+func List(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (list []Waiting, more bool, err error) {
 	s, err := look(ctx, cl, p)
 	if err != nil {
-		return nil, fmt.Errorf("list requests of pipeline %s: %w", p, err)
+		return nil, false, fmt.Errorf("list requests of pipeline %s: %w", p, err)
 	}
-	return s.waiting, nil
+	return s.waiting, s.more, nil
 }
 
 // committed returns what the ingest group has acked.

@@ -50,7 +50,7 @@ type snapshot struct {
 	progress
 	gone    *flusso.GapError // the committed offset is not in the log: everything in it waits
 	waiting []Waiting
-	whole   bool // nothing waits behind waiting
+	more    bool // others wait behind waiting
 }
 
 // look reads what waits. Answers that a broker gives while it changes are asked
@@ -109,7 +109,7 @@ func lookOnce(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (snapshot,
 				continue
 			}
 			if len(s.waiting) == MaxListed {
-				s.next = offset
+				s.next, s.more = offset, true
 				return s, nil
 			}
 			w := Waiting{Offset: offset, SentAt: r.Timestamp}
@@ -117,7 +117,6 @@ func lookOnce(ctx context.Context, cl *kgo.Client, p topics.Pipeline) (snapshot,
 			s.waiting = append(s.waiting, w)
 		}
 		if s.next >= stable {
-			s.whole = true
 			return s, nil
 		}
 	}

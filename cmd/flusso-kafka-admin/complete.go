@@ -65,11 +65,11 @@ func completeRequests(t *target) cobra.CompletionFunc {
 			if err != nil {
 				return err
 			}
-			waits, err := (&cluster{Client: client, pipeline: p}).pending(ctx)
+			waits, _, err := (&cluster{Client: client, pipeline: p}).pending(ctx)
 			for _, r := range waits {
 				text := fmt.Sprint(int64(r.Offset))
 				if strings.HasPrefix(text, typed) && !slices.Contains(args, text) {
-					out = append(out, cobra.CompletionWithDesc(text, strings.ReplaceAll(r.String(), noBreak, " ")))
+					out = append(out, cobra.CompletionWithDesc(text, strings.ReplaceAll(requestText(r), noBreak, " ")))
 				}
 			}
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/requests"
 )
 
@@ -90,23 +91,24 @@ refuses or ignores others. Mind the spelling.`,
 }
 
 func (t *target) requestList(ctx context.Context, c *cluster) error {
-	requests, err := c.pending(ctx)
+	list, more, err := c.pending(ctx)
 	if err != nil {
 		return err
 	}
 	if t.format == "json" {
 		err = writeJSON(t.out, struct {
-			Pipeline string    `json:"pipeline"`
-			Requests []waiting `json:"requests"`
-		}{c.pipeline.String(), requests})
-	} else {
-		err = writeRequests(t, requests)
+			Pipeline string           `json:"pipeline"`
+			Requests []status.Request `json:"requests"`
+			More     bool             `json:"more,omitempty"`
+		}{c.pipeline.String(), list, more})
+	} else if err = writeRequests(t, list); err == nil && more {
+		_, err = fmt.Fprintln(t.out, "more wait behind these, which are the oldest")
 	}
 	if err != nil {
 		return err
 	}
 	var what []string
-	for _, r := range requests {
+	for _, r := range list {
 		if r.Error != "" {
 			what = append(what, r.Error)
 		}
@@ -114,19 +116,19 @@ func (t *target) requestList(ctx context.Context, c *cluster) error {
 	return found(what)
 }
 
-func writeRequests(t *target, requests []waiting) error {
-	if len(requests) == 0 {
+func writeRequests(t *target, list []status.Request) error {
+	if len(list) == 0 {
 		_, err := fmt.Fprintln(t.out, "no request waits")
 		return err
 	}
 	tab := &table{right: []bool{false, true, true, false}}
 	tab.add("sink", "offset", "age", "indexes")
-	for _, r := range requests {
+	for _, r := range list {
 		what := strings.Join(r.Indexes, ", ")
 		if r.Error != "" {
 			what = r.Error
 		}
-		tab.add(r.Sink, flusso.Offset(r.Offset).String(), age(time.Duration(r.Seconds*float64(time.Second))), what)
+		tab.add(r.Sink, flusso.Offset(r.Offset).String(), status.Age(r.Seconds), what)
 	}
 	return tab.writeTo(t.out)
 }
@@ -136,11 +138,11 @@ func (t *target) requestSend(ctx context.Context, c *cluster, b *flusso.Backfill
 	if err := flusso.CheckSink(b.Sink, known); err != nil {
 		return err
 	}
-	before, err := c.pending(ctx)
+	before, _, err := c.pending(ctx)
 	if err != nil {
 		return err
 	}
-	mine := func(r waiting) bool { return r.Sink == b.Sink }
+	mine := func(r status.Request) bool { return r.Sink == b.Sink }
 	waits := 0
 	for _, r := range before {
 		if mine(r) {
@@ -181,28 +183,9 @@ func (c *cluster) send(ctx context.Context, b *flusso.Backfill) error {
 	return errors.Join(err, producer.Close(ctx))
 }
 
-// waiting is a request that was not completed, as it is answered.
-type waiting struct {
-	Offset  offset    `json:"offset"`
-	Sink    string    `json:"sink,omitempty"`
-	Indexes []string  `json:"indexes,omitempty"`
-	SentAt  time.Time `json:"sentAt"`
-	Seconds float64   `json:"seconds"` // since it was sent
-	Error   string    `json:"error,omitempty"`
-}
-
-func (w waiting) String() string {
-	if w.Error != "" {
-		return w.Error
-	}
-	return fmt.Sprintf("%s asks for %s since %s", w.Sink, strings.Join(w.Indexes, ", "), tied(age(time.Duration(w.Seconds*float64(time.Second)))))
-}
-
-// pending returns the requests that the ingest group has not acked.
-func (c *cluster) pending(ctx context.Context) ([]waiting, error) {
-	list, err := requests.List(ctx, c.Client.Client, c.pipeline)
-	if err != nil {
-		return nil, err
-	}
-	return c.waiting(list), nil
+// pending returns the requests that the ingest group has not acked; more says
+// that others wait behind them.
+func (c *cluster) pending(ctx context.Context) (list []status.Request, more bool, err error) {
+	got, more, err := requests.List(ctx, c.Client.Client, c.pipeline)
+	return status.RequestsOf(c.pipeline, got, time.Now()), more, err
 }

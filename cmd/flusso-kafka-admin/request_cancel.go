@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/requests"
 )
 
@@ -121,16 +122,17 @@ func (s selection) check(plan requests.Cancellation, pipeline string) error {
 
 // cancelled is the answer of request cancel.
 type cancelled struct {
-	Pipeline    string    `json:"pipeline"`
-	Cancelled   []waiting `json:"cancelled"`
-	Left        int       `json:"left"`
-	PriorOffset offset    `json:"priorOffset"`
-	Offset      offset    `json:"offset"`
-	PriorAcked  []offset  `json:"priorAcked"`
-	Acked       []offset  `json:"acked"`
-	Gone        *goneSpan `json:"gone,omitempty"`
-	Committed   bool      `json:"committed"`
-	Members     []string  `json:"members"`
+	Pipeline    string           `json:"pipeline"`
+	Cancelled   []status.Request `json:"cancelled"`
+	Left        int              `json:"left"`
+	More        bool             `json:"more,omitempty"`
+	PriorOffset offset           `json:"priorOffset"`
+	Offset      offset           `json:"offset"`
+	PriorAcked  []offset         `json:"priorAcked"`
+	Acked       []offset         `json:"acked"`
+	Gone        *goneSpan        `json:"gone,omitempty"`
+	Committed   bool             `json:"committed"`
+	Members     []string         `json:"members"`
 }
 
 // goneSpan is a half-open span of offsets.
@@ -168,7 +170,7 @@ func (t *target) requestCancel(ctx context.Context, c *cluster, sel selection, d
 		return err
 	}
 	a := cancelled{
-		Pipeline: c.pipeline.String(), Cancelled: c.waiting(plan.Requests), Left: len(plan.Left),
+		Pipeline: c.pipeline.String(), Cancelled: status.RequestsOf(c.pipeline, plan.Requests, time.Now()), Left: len(plan.Left), More: plan.More,
 		PriorOffset: offset(plan.Before.Offset), Offset: offset(plan.After.Offset),
 		PriorAcked: offsetsOf(plan.Before.Above), Acked: offsetsOf(plan.After.Above),
 		Committed: !dry && !nothing, Members: []string{},
@@ -225,6 +227,9 @@ func (t *target) writeCancelled(a cancelled, plan requests.Cancellation, nothing
 	if a.Left == 1 {
 		left = "1 request waits on."
 	}
+	if a.More {
+		left += fmt.Sprintf(" More wait behind the oldest %d, which this looked at: run it again for those.", requests.MaxListed)
+	}
 	return paragraph(t.out, "", left+" The watermark does not move. Rows of a snapshot that began stay in the lane.")
 }
 
@@ -232,20 +237,6 @@ func offsetsOf(list []flusso.Offset) []offset {
 	out := make([]offset, len(list))
 	for i, o := range list {
 		out[i] = offset(o)
-	}
-	return out
-}
-
-// waiting returns requests as they are answered.
-func (c *cluster) waiting(list []requests.Waiting) []waiting {
-	out := make([]waiting, len(list))
-	for i, r := range list {
-		out[i] = waiting{Offset: offset(r.Offset), SentAt: r.SentAt.UTC(), Seconds: max(0, time.Since(r.SentAt).Seconds())}
-		if b, ok := r.Request.(*flusso.Backfill); ok && r.Err == nil {
-			out[i].Sink, out[i].Indexes = b.Sink, b.Indexes
-		} else {
-			out[i].Error = fmt.Sprintf("the record at offset %s of topic %s is no request: %v", r.Offset, c.pipeline.RequestsTopic(), r.Err)
-		}
 	}
 	return out
 }

@@ -27,7 +27,7 @@ func (p *parts) report() *Report {
 	if p.request != nil {
 		r.RequestsError = p.request.Error()
 	} else {
-		r.Requests = append(r.Requests, p.requests...)
+		r.Requests, r.MoreRequests = append(r.Requests, p.requests...), p.more
 	}
 	if p.settled != nil {
 		r.SettingsError = p.settled.Error()

@@ -176,6 +176,7 @@ type parts struct {
 	kept     keep
 
 	requests []Request
+	more     bool // requests, that were not read
 	request  error
 
 	lease lease.State
@@ -199,7 +200,7 @@ func (p *parts) read(ctx context.Context) {
 	})
 	wg.Go(func() { p.kept = p.readKeep(ctx, p.at) })
 	wg.Go(func() { p.lease = lease.Describe(ctx, p.cl, p.pipeline, p.lanes) })
-	wg.Go(func() { p.requests, p.request = p.readRequests(ctx) })
+	wg.Go(func() { p.requests, p.more, p.request = p.readRequests(ctx) })
 }
 
 func (p *parts) readLanes(ctx context.Context) {

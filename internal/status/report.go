@@ -23,6 +23,8 @@ type Report struct {
 	Watermark Watermark `json:"watermark"`
 	Lanes     []Lane    `json:"lanes"` // sorted by sink; never nil
 	Requests  []Request `json:"requests"`
+	// MoreRequests says that others wait behind Requests, which are the oldest.
+	MoreRequests bool `json:"moreRequests,omitempty"`
 	// RequestsError says why the requests are not known; Requests is then empty.
 	RequestsError string `json:"requestsError,omitempty"`
 	// SettingsError says why no lane's settings are known.
