@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -126,11 +127,11 @@ func (a deleteAnswer) write(t *target, plan offsets.Deletion, dry bool) error {
 	}
 	lines := []string{
 		fmt.Sprintf("topic %s and group %s: %s, %s, %s (%s)", a.Topic, a.Group,
-			plural(a.Retained.Items, "item"), plural(a.Retained.Envelopes, "envelope"), tied(size(a.Retained.Bytes)), outcome),
+			status.Count(a.Retained.Items, "item"), status.Count(a.Retained.Envelopes, "envelope"), tied(size(a.Retained.Bytes)), outcome),
 		fmt.Sprintf("retired by %s at %s: %s", plan.Retired.By, plan.Retired.At.Format("2006-01-02T15:04:05Z07:00"), plan.Retired.Why),
 	}
 	if a.GivenUp.Items > 0 {
-		text := fmt.Sprintf("given up: %s that the sink never acked, %s", plural(a.GivenUp.Items, "item"), tied(size(a.GivenUp.Bytes)))
+		text := fmt.Sprintf("given up: %s that the sink never acked, %s", status.Count(a.GivenUp.Items, "item"), tied(size(a.GivenUp.Bytes)))
 		if a.GivenUp.UpTo != 0 {
 			text += fmt.Sprintf(", with the positions above %s and up to %s", plan.Acked, plan.Newest)
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/offsets"
 )
@@ -59,16 +60,6 @@ func bytesOf(i offsets.Item) (n uint64) {
 	return n
 }
 
-func plural(n uint64, one string) string {
-	switch {
-	case n == 1:
-		return "1 " + one
-	case strings.HasSuffix(one, "ch"):
-		return fmt.Sprintf("%d %ses", n, one)
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
 // span names the offsets from first to last.
 func span(first, last flusso.Offset) string {
 	if first == last {
@@ -91,7 +82,7 @@ func (v *peekText) item(i offsets.Item) error {
 		return paragraph(v.w, "", fmt.Sprintf("offset %s lies inside the item of sequence %d, which is passed over: the next begins behind offset %s",
 			i.First, i.Header.Sequence, i.At))
 	case i.Damage != nil:
-		head := fmt.Sprintf("%s  no item, %s", span(i.First, i.At), plural(uint64(i.Records), "record"))
+		head := fmt.Sprintf("%s  no item, %s", span(i.First, i.At), status.Count(uint64(i.Records), "record"))
 		if err := v.lines([]string{head}); err != nil {
 			return err
 		}
@@ -108,11 +99,11 @@ func (v *peekText) item(i offsets.Item) error {
 		weight = tied(size(bytesOf(i)))
 	}
 	if err := paragraph(v.w, "  ", fmt.Sprintf("%s, %s, %s, %s; incarnation %s, writer%sepoch%s%d", span(i.First, i.At),
-		tied(plural(uint64(h.Envelopes), "envelope")), weight, tied(plural(h.Changes, "change")), h.Incarnation, noBreak, noBreak, h.Epoch)); err != nil {
+		tied(status.Count(uint64(h.Envelopes), "envelope")), weight, tied(status.Count(h.Changes, "change")), h.Incarnation, noBreak, noBreak, h.Epoch)); err != nil {
 		return err
 	}
-	if err := paragraph(v.w, "  ", fmt.Sprintf("lane up to here: %s, %s, %s, %s", tied(plural(t.Batches, "item")),
-		tied(plural(t.Envelopes, "envelope")), tied(size(t.Bytes)), tied(plural(t.Changes, "change")))); err != nil {
+	if err := paragraph(v.w, "  ", fmt.Sprintf("lane up to here: %s, %s, %s, %s", tied(status.Count(t.Batches, "item")),
+		tied(status.Count(t.Envelopes, "envelope")), tied(size(t.Bytes)), tied(status.Count(t.Changes, "change")))); err != nil {
 		return err
 	}
 	if i.Broken != nil {
@@ -170,7 +161,7 @@ func (v *peekText) envelopes(i offsets.Item) error {
 		}
 	}
 	if others > 0 {
-		return v.lines([]string{fmt.Sprintf("  and %s that the filter leaves out", plural(uint64(others), "envelope"))})
+		return v.lines([]string{fmt.Sprintf("  and %s that the filter leaves out", status.Count(uint64(others), "envelope"))})
 	}
 	return nil
 }

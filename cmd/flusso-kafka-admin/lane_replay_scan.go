@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
@@ -283,7 +284,7 @@ func (found *scanned) comes() string {
 		if n == 1 {
 			verb = "comes"
 		}
-		return fmt.Sprintf("%s %s as a %s, without a position: the watermark stays as it is.", plural(n, "envelope"), verb, kinds[wire.Snapshot])
+		return fmt.Sprintf("%s %s as a %s, without a position: the watermark stays as it is.", status.Count(n, "envelope"), verb, kinds[wire.Snapshot])
 	}
 	return "The marker has no position: the watermark stays as it is."
 }

@@ -12,6 +12,7 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/lanefile"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
@@ -206,7 +207,7 @@ func (k *skipping) restores() string {
 		return "There is nothing to replay."
 	}
 	return replay + fmt.Sprintf("publishes its %s back as a snapshot batch, without a position; it leaves out documents that the lane has a later state of.",
-		plural(uint64(len(b.Envelopes)), "envelope"))
+		status.Count(uint64(len(b.Envelopes)), "envelope"))
 }
 
 // skipShown is how many envelopes are shown.

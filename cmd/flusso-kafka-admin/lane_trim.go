@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -101,5 +102,5 @@ func trimText(plan offsets.Trim, start flusso.Offset, dry bool) string {
 		outcome = "dry run, nothing deleted"
 	}
 	return fmt.Sprintf("topic %s: log start %s → %s, %s and %s freed, acked up to offset %s (%s)",
-		plan.Lane.Topic(), plan.Start, start, plural(plan.Items, "item"), tied(size(plan.Bytes)), plan.Floor, outcome)
+		plan.Lane.Topic(), plan.Start, start, status.Count(plan.Items, "item"), tied(size(plan.Bytes)), plan.Floor, outcome)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 	"github.com/flusso/flusso-kafka/watermark"
@@ -17,35 +18,39 @@ import (
 // effect is what a move does to the watermark, for somebody who reads it for
 // the first time: who has read it before never sees it go back.
 type effect struct {
-	incarnation   incarnation
+	incarnation   string // that counts
 	before, after flusso.Watermark
 	prior, next   flusso.LaneFloor // of the lane that moves
 }
 
 // effectOf reads the floors and puts that of the moved lane in its place.
 func (c *cluster) effectOf(ctx context.Context, m offsets.Move) (effect, error) {
-	tails, err := c.store.Tails(ctx, c.lanes)
+	look, err := c.store.Look(ctx, c.pipeline, c.lanes)
 	if err != nil {
-		return effect{}, err
+		return effect{}, fmt.Errorf("look up the floors of pipeline %s: %w", c.pipeline, err)
 	}
-	in, err := incarnationOf("", tails)
-	if err != nil {
-		return effect{}, err
-	}
-	floors, err := c.store.Floors(ctx, c.pipeline, in.name, c.lanes)
+	in := incarnationOf(look)
+	floors, err := look.Floors(ctx, in)
 	if err != nil {
 		return effect{}, fmt.Errorf("look up the floors of pipeline %s: %w", c.pipeline, err)
 	}
 	now := time.Now()
-	e := effect{incarnation: in, before: watermark.Min(floors, in.name, now), next: m.Floor(in.name)}
+	e := effect{incarnation: in, before: watermark.Min(floors, in, now), next: m.Floor(in)}
 	after := slices.Clone(floors)
 	for i := range after {
 		if after[i].Sink == m.Lane.Sink {
 			e.prior, after[i] = after[i], e.next
 		}
 	}
-	e.after = watermark.Min(after, in.name, now)
+	e.after = watermark.Min(after, in, now)
 	return e, nil
+}
+
+// incarnationOf returns the source incarnation that counts, that of the newest
+// header; empty where no lane holds one.
+func incarnationOf(look *offsets.Look) string {
+	_, newest, _ := look.Newest()
+	return newest.Header.Incarnation
 }
 
 // text says it in words.
@@ -56,7 +61,7 @@ func (e effect) text() string {
 		}
 	}
 	prior, next := e.before.Position, e.after.Position
-	held := ", held by " + strings.Join(e.after.Holders, ", ")
+	held := ", held by " + some(e.after.Holders, mostHolders)
 	if len(e.after.Holders) == 0 {
 		held = ": every lane is retired, and nothing is confirmed any more"
 	}
@@ -79,7 +84,7 @@ type watermarkChange struct {
 }
 
 func (e effect) json() watermarkChange {
-	out := watermarkChange{position(e.before.Position), position(e.after.Position), e.after.Holders, e.incarnation.name}
+	out := watermarkChange{position(e.before.Position), position(e.after.Position), e.after.Holders, e.incarnation}
 	if out.Holders == nil {
 		out.Holders = []string{}
 	}
@@ -197,7 +202,7 @@ func (a moveAnswer) write(t *target, m offsets.Move, e effect, dry bool) error {
 	}
 	if a.Again.Items > 0 {
 		lines = append(lines, fmt.Sprintf("comes again: %s, %s, %s",
-			plural(a.Again.Items, "item"), plural(a.Again.Envelopes, "envelope"), tied(size(a.Again.Bytes))))
+			status.Count(a.Again.Items, "item"), status.Count(a.Again.Envelopes, "envelope"), tied(size(a.Again.Bytes))))
 	}
 	if a.GivenUp.Items > 0 {
 		lines = append(lines, "given up: "+givenUpText(m))
@@ -227,7 +232,7 @@ func (e effect) stateText() string {
 
 // givenUpText says which items a move takes as acked that never were.
 func givenUpText(m offsets.Move) string {
-	text := plural(m.GivenUp(), "item")
+	text := status.Count(m.GivenUp(), "item")
 	if m.Between.Batches < m.GivenUp() {
 		text += fmt.Sprintf(" (%d of them gone from the log)", m.GivenUp()-m.Between.Batches)
 	}
@@ -243,36 +248,33 @@ func (m *missingAnswer) text(sink string) string {
 }
 
 // missed returns what the lane has not been given while the others went on, nil
-// for nothing. The watermark of the others is read first, and what the lane
+// for nothing. A look reads what the others have acked first, and what the lane
 // holds after it, so that what is published meanwhile is not taken for missing.
 func (c *cluster) missed(ctx context.Context, lane topics.Lane) (*missingAnswer, error) {
-	tails, err := c.store.Tails(ctx, c.lanes)
+	look, err := c.store.Look(ctx, c.pipeline, c.lanes)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("look up how far the lanes of pipeline %s went: %w", c.pipeline, err)
 	}
-	in, err := incarnationOf("", tails)
-	if err != nil {
-		return nil, err
-	}
-	others := slices.DeleteFunc(slices.Clone(c.lanes), func(l topics.Lane) bool { return l == lane })
-	if len(others) == 0 {
-		return nil, nil //nolint:nilnil // nothing is missed where no other lane went on
-	}
-	floors, err := c.store.Floors(ctx, c.pipeline, in.name, others)
+	in := incarnationOf(look)
+	floors, err := look.Floors(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("look up the floors of pipeline %s: %w", c.pipeline, err)
+	}
+	floors = slices.DeleteFunc(floors, func(f flusso.LaneFloor) bool { return f.Sink == lane.Sink })
+	if len(floors) == 0 {
+		return nil, nil //nolint:nilnil // nothing is missed where no other lane went on
 	}
 	for _, f := range floors {
 		if f.State == flusso.FloorUnknown {
 			return nil, fmt.Errorf("look up how far the other lanes went: lane of sink %q: %s", f.Sink, f.Detail)
 		}
 	}
-	one, err := c.store.Tails(ctx, []topics.Lane{lane})
-	if err != nil {
-		return nil, err
+	tail := look.Tails[lane]
+	if tail.Err != nil {
+		return nil, tail.Err
 	}
-	confirmed := watermark.Min(floors, in.name, time.Now()).Position
-	if from, missed := offsets.Missed(one[lane], confirmed, in.name); missed {
+	confirmed := watermark.Min(floors, in, time.Now()).Position
+	if from, missed := offsets.Missed(tail, confirmed, in); missed {
 		return &missingAnswer{position(from), position(confirmed)}, nil
 	}
 	return nil, nil //nolint:nilnil // nothing is missed

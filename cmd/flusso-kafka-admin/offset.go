@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -200,7 +201,7 @@ func (tr *translate) text(got offsets.Translation, asked string, lane topics.Lan
 	}
 	how := "known by " + string(got.How)
 	if got.Reads > 0 {
-		how += ": " + plural(uint64(got.Reads), "read")
+		how += ": " + status.Count(uint64(got.Reads), "read")
 	}
 	return text + " (" + tied(how) + ")"
 }

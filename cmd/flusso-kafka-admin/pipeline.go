@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/internal/profile"
 	"github.com/flusso/flusso-kafka/internal/status"
@@ -153,33 +152,4 @@ func sinksOf(lanes []topics.Lane) []string {
 		names[i] = l.Sink
 	}
 	return names
-}
-
-// incarnation is the source incarnation that a watermark is read for.
-type incarnation struct {
-	name string // empty when nothing tells
-	from string // where it was read, for people
-}
-
-// incarnationOf returns the one that --incarnation named, else that of the
-// header that was built last.
-func incarnationOf(named string, tails map[topics.Lane]offsets.Tail) (incarnation, error) {
-	if named != "" {
-		return incarnation{named, "named by --incarnation"}, flusso.CheckIncarnation(named)
-	}
-	var newest *offsets.Tail
-	var lane topics.Lane
-	for l, t := range tails {
-		if t.Err != nil || !t.Found {
-			continue
-		}
-		if newest == nil || t.Header.BuiltAt.After(newest.Header.BuiltAt) ||
-			t.Header.BuiltAt.Equal(newest.Header.BuiltAt) && l.Sink < lane.Sink {
-			newest, lane = &t, l
-		}
-	}
-	if newest == nil {
-		return incarnation{"", "no lane holds a header to read it from"}, nil
-	}
-	return incarnation{newest.Header.Incarnation, "read from the newest header, in the lane of " + lane.Sink}, nil
 }
