@@ -95,18 +95,26 @@ func (t *table) writeTo(w io.Writer) error {
 // cut shortens s to so many columns; colours do not count.
 func cut(s string, columns int) string { return ansi.Truncate(s, columns, "…") }
 
+// maxLabel is how wide a label may be that text stands beside.
+const maxLabel = maxColumns / 2
+
 // paragraph writes text in lines of at most [maxColumns], the first after
-// label, the others indented as far.
+// label, the others indented as far. A label that is too wide for that has a
+// line of its own; a word that is (a name can't be broken) stands further left.
 func paragraph(w io.Writer, label, text string) error {
-	indent := strings.Repeat(" ", ansi.StringWidth(label))
+	width := ansi.StringWidth(label)
 	line := label
 	empty := true
 	var lines []string
+	if width > maxLabel {
+		lines, width = append(lines, strings.TrimRight(label, " ")), 2
+		line = strings.Repeat(" ", width)
+	}
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || r == '\n' }) {
 		word = strings.ReplaceAll(word, noBreak, " ")
 		if !empty && ansi.StringWidth(line)+1+ansi.StringWidth(word) > maxColumns {
 			lines = append(lines, line)
-			line, empty = indent, true
+			line, empty = strings.Repeat(" ", max(0, min(width, maxColumns-ansi.StringWidth(word)))), true
 		}
 		if !empty {
 			line += " "

@@ -221,7 +221,7 @@ func TestAnInterruptEndsEveryCommand(t *testing.T) {
 			if safe.Err() != nil {
 				t.Fatal("the interrupt did not end it")
 			}
-			if got.code != exitFailed || got.out != "" || !strings.Contains(got.err, context.Canceled.Error()) {
+			if got.code != exitFailed || got.out != "" || got.err != program+": interrupted\n" {
 				t.Errorf("exit code %d, %q, %q", got.code, got.out, got.err)
 			}
 		})

@@ -108,15 +108,7 @@ func writeLag(p *page, v view, lanes []status.Lane) error {
 			return err
 		}
 	}
-	for _, f := range v.Findings {
-		if !unknownLag(f) {
-			continue
-		}
-		if err := paragraph(p, "  "+p.severity(f.Severity, cut(cmp.Or(f.Sink, string(f.Severity)), 30))+": ", f.Text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.below(v, unknownLag)
 }
 
 var lagOrders = []string{"sink", "lag", "age", "bytes"}

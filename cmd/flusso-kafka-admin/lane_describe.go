@@ -150,7 +150,7 @@ func (d *described) write(p *page, v view) error {
 		return nil
 	}
 	p.WriteByte('\n')
-	return p.findings(&status.Report{Findings: d.Findings})
+	return p.findings(&status.Report{Findings: d.Findings}, mostAlike)
 }
 
 func detail(text string) string {

@@ -52,15 +52,7 @@ func writeLanes(p *page, v view) error {
 	if err := tab.writeTo(p); err != nil {
 		return err
 	}
-	for _, f := range v.Findings {
-		if !unknownLag(f) {
-			continue
-		}
-		if err := paragraph(p, "  "+cut(cmp.Or(f.Sink, string(f.Severity)), 30)+": ", f.Text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.below(v, unknownLag)
 }
 
 func offsetCell(o status.Offset) string {

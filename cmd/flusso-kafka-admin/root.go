@@ -41,6 +41,9 @@ func run(ctx context.Context, args []string, s streams) int {
 	if err == nil {
 		return exitFine
 	}
+	if err.Error() == context.Canceled.Error() { // and nothing more is to be said of it
+		err = errors.New("interrupted")
+	}
 	text := program + ": " + err.Error() + "\n"
 	if command := try(cmd, err); command != "" && ctx.Err() == nil {
 		text += "try: " + command + "\n"

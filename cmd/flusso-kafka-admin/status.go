@@ -27,19 +27,19 @@ JSON: docs/json.md; one line for each report with --watch.`,
 		Example: `  $ flusso-kafka-admin status --pipeline demo
   pipeline demo, 2 lanes: healthy
 
-  watermark    481423, held by archive, 237785 positions behind the first lane, its first unacked
-               item is 3.3 s old
-  incarnation  demo-1-3f11f80d (read from the newest header, in the lane of archive)
-  writer       flusso-demo-ingest-10 at 127.0.0.1:39476 (process vm:16442) for 7.9 s; epoch 1,
-               newest item 0.0 s old; no transaction is open
+  watermark    35332401, held by archive, 58218 positions behind the first lane, its first unacked
+               item is 2.1 s old
+  incarnation  demo-1-e7e463b0 (read from the newest header, in the lane of archive)
+  writer       flusso-demo-ingest-10 at 127.0.0.1:41460 (process vm:3301) for 10.6 min; epoch 1,
+               newest item 0.0 s old; transactional ids: 4 Empty; no transaction is open
   requests     none waits
 
-  lane     state      consumer         acked    tail  batches    age
-  archive  behind     attached 7.9 s  481423  719208      426  3.3 s
-  search   caught-up  attached 7.9 s  719208  719208        0  0.0 s
+  lane     state      consumer              acked      tail  batches    age
+  archive  behind     attached 10.6 min  35332401  35390619      160  2.1 s
+  search   caught-up  attached 10.6 min  35390619  35390619        0  0.0 s
 
-  waiting  envelopes      bytes  changes
-  archive       1581  150.6 KiB     1683
+  waiting  envelopes     bytes  changes
+  archive        379  38.2 KiB      379
 
   $ flusso-kafka-admin status --pipeline demo --watch   # redraws every 2 s until Ctrl-C`,
 		Args: noArgs,
@@ -67,12 +67,22 @@ JSON: docs/json.md; one line for each report with --watch.`,
 // foundIn returns findings as what makes the exit code 1: the worst, and how
 // many more there are. The answer has them all.
 func foundIn(r *status.Report, counts func(status.Finding) bool) []string {
+	return worst(saidIn(r, counts))
+}
+
+// saidIn returns what findings say.
+func saidIn(r *status.Report, counts func(status.Finding) bool) []string {
 	var what []string
 	for _, f := range r.Findings {
 		if counts(f) {
 			what = append(what, about(f)+f.Text)
 		}
 	}
+	return what
+}
+
+// worst keeps the first of what was found, and how many more there are.
+func worst(what []string) []string {
 	if len(what) > 1 {
 		what = []string{what[0], fmt.Sprintf("and %d more", len(what)-1)}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // writeStatus writes the one screen. Where the rows do not suffice, lanes that
-// are fine share a line.
+// are fine share a line, and so do findings of one code.
 func writeStatus(p *page, v view) error {
 	if err := p.status(v, false); err != nil {
 		return err
@@ -29,7 +30,11 @@ func (p *page) status(v view, fold bool) error {
 	if err := paragraph(p, "", line); err != nil {
 		return err
 	}
-	if err := p.findings(v.Report); err != nil {
+	most := mostAlike
+	if fold {
+		most = 1
+	}
+	if err := p.findings(v.Report, most); err != nil {
 		return err
 	}
 	p.WriteByte('\n')
@@ -58,10 +63,14 @@ func (p *page) verdict(r *status.Report) string {
 	return p.bad("not healthy") + ", " + strings.Join(parts, ", ")
 }
 
-// mostAlike is how many findings of one code are shown in full.
-const mostAlike = 5
+// How many findings of one code are shown in full, and how many lanes are named
+// of the others: the rest is in the JSON.
+const (
+	mostAlike = 5
+	mostNamed = 20
+)
 
-func (p *page) findings(r *status.Report) error {
+func (p *page) findings(r *status.Report, most int) error {
 	widest := 0
 	for _, f := range r.Findings {
 		widest = min(30, max(widest, len(f.Sink)))
@@ -74,7 +83,7 @@ func (p *page) findings(r *status.Report) error {
 	others := make(map[kind][]string)
 	for _, f := range r.Findings {
 		k := kind{f.Severity, f.Code}
-		if shown[k]++; shown[k] > mostAlike {
+		if shown[k]++; shown[k] > most {
 			others[k] = append(others[k], f.Sink)
 		}
 	}
@@ -87,13 +96,16 @@ func (p *page) findings(r *status.Report) error {
 			label += fmt.Sprintf("%-*s  ", widest, cut(f.Sink, widest))
 		}
 		switch {
-		case shown[k] == mostAlike+1:
-			text := fmt.Sprintf("and %d more of %s: %s", len(others[k]), f.Code, strings.Join(others[k], ", "))
+		case shown[k] == most+1:
+			text := fmt.Sprintf("and %d more of %s", len(others[k]), f.Code)
+			if names := slices.DeleteFunc(others[k], func(sink string) bool { return sink == "" }); len(names) > 0 {
+				text += ": " + some(names, mostNamed)
+			}
 			if err := paragraph(p, p.severity(f.Severity, fmt.Sprintf("%-7s", f.Severity))+"  ", text); err != nil {
 				return err
 			}
 			continue
-		case shown[k] > mostAlike:
+		case shown[k] > most:
 			continue
 		}
 		if err := paragraph(p, label, f.Text); err != nil {
@@ -143,16 +155,8 @@ func writerLine(r *status.Report) string {
 	} else if !slices.ContainsFunc(r.Lanes, func(l status.Lane) bool { return l.Error != "" }) {
 		parts = append(parts, "nothing was ever written")
 	}
-	states := make(map[string]int)
-	for _, id := range w.IDs {
-		if id.Error == "" {
-			states[id.State]++
-		}
-	}
-	for _, state := range []string{"Ongoing", "PrepareCommit", "PrepareAbort"} {
-		if n := states[state]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d transactional ids %s", n, len(w.IDs), state))
-		}
+	if len(w.IDs) > 0 {
+		parts = append(parts, "transactional ids: "+idStates(w.IDs))
 	}
 	switch {
 	case len(w.Open) > 0:
@@ -163,6 +167,19 @@ func writerLine(r *status.Report) string {
 		parts = append(parts, "no transaction is open")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// idStates counts transactional ids by state: "3 Empty, 1 Ongoing".
+func idStates(ids []status.WriterID) string {
+	counts := make(map[string]int)
+	for _, id := range ids {
+		counts[cmp.Or(id.State, "unknown")]++
+	}
+	each := make([]string, 0, len(counts))
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		each = append(each, tied(fmt.Sprintf("%d %s", counts[state], state)))
+	}
+	return strings.Join(each, ", ")
 }
 
 // memberLine names a member and since when it is there.
@@ -192,13 +209,20 @@ func requestsLine(r *status.Report) string {
 			each = append(each, fmt.Sprintf("and %d more", len(r.Requests)-i))
 			break
 		}
-		text := q.Error
-		if text == "" {
-			text = fmt.Sprintf("%s asks for %s since %s", q.Sink, strings.Join(q.Indexes, ", "), tied(status.Age(q.Seconds)))
-		}
-		each = append(each, text)
+		each = append(each, requestText(q))
+	}
+	if r.MoreRequests {
+		each = append(each, "and others behind those")
 	}
 	return strings.Join(each, "; ")
+}
+
+// requestText says who asks for what, or that nobody can know.
+func requestText(q status.Request) string {
+	if q.Error != "" {
+		return q.Error
+	}
+	return fmt.Sprintf("%s asks for %s since %s", q.Sink, strings.Join(q.Indexes, ", "), tied(status.Age(q.Seconds)))
 }
 
 // fine reports whether a lane need not be looked at.

@@ -58,7 +58,7 @@ JSON: docs/json.md; one line for each report with --watch.`,
 // looked up.
 func markProblems(v view) []string {
 	w := v.Watermark
-	what := foundIn(v.Report, func(f status.Finding) bool { return f.Code == status.CodeLookup && f.Severity != status.Note })
+	what := saidIn(v.Report, failedLookup)
 	for _, f := range w.Floors {
 		if f.State == flusso.FloorAcked || f.State == flusso.FloorRetired || f.State == flusso.FloorUnknown {
 			continue // the last is among those already
@@ -69,7 +69,7 @@ func markProblems(v view) []string {
 		}
 		what = append(what, p)
 	}
-	return what
+	return worst(what)
 }
 
 // markLine says in one line where the watermark is and who holds it.
@@ -80,14 +80,14 @@ func markLine(w status.Watermark) string {
 	case len(w.Holders) == 0:
 		return "none: every lane is retired"
 	case flusso.Position(w.Position) == flusso.NoPosition:
-		return "none: " + some(w.Holders) + " acked nothing that counts"
+		return "none: " + some(w.Holders, mostHolders) + " acked nothing that counts"
 	}
 	line := flusso.Position(w.Position).String()
 	caught := w.HoldsForSeconds != nil && *w.HoldsForSeconds == 0
 	if w.Behind == "0" && caught {
 		return line + ", every lane is at it and nothing waits"
 	}
-	line += ", held by " + some(w.Holders)
+	line += ", held by " + some(w.Holders, mostHolders)
 	if w.Behind != "0" {
 		line += ", " + w.Behind + " positions behind the first lane"
 	}
@@ -97,9 +97,11 @@ func markLine(w status.Watermark) string {
 	return line
 }
 
+// mostHolders is how many lanes are named in a sentence.
+const mostHolders = 5
+
 // some names the first few.
-func some(names []string) string {
-	const most = 5
+func some(names []string, most int) string {
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
@@ -131,13 +133,18 @@ func writeWatermark(p *page, v view) error {
 			return err
 		}
 	}
-	return p.lookups(v)
+	return p.below(v, failedLookup)
 }
 
-// lookups writes what could not be looked up.
-func (p *page) lookups(v view) error {
+// failedLookup says that something could not be looked up.
+func failedLookup(f status.Finding) bool {
+	return f.Code == status.CodeLookup && f.Severity != status.Note
+}
+
+// below writes what was found below a table.
+func (p *page) below(v view, counts func(status.Finding) bool) error {
 	for _, f := range v.Findings {
-		if f.Code != status.CodeLookup || f.Severity == status.Note {
+		if !counts(f) {
 			continue
 		}
 		if err := paragraph(p, "  "+p.severity(f.Severity, cut(cmp.Or(f.Sink, string(f.Severity)), 30))+": ", f.Text); err != nil {

@@ -104,10 +104,10 @@ func explain(r *status.Report) []explained {
 // next returns where the watermark would stand if a lane acked all it holds,
 // and who would hold it there.
 func next(r *status.Report, mover status.Lane) (status.Position, []string) {
-	low := mover.Tail
-	if mover.First != nil && mover.First.Incarnation != r.Watermark.Incarnation && r.Watermark.Position == 0 && low == 0 {
-		return 0, []string{}
+	if mover.Newest == nil || mover.Newest.Incarnation != r.Watermark.Incarnation {
+		return 0, []string{} // its positions do not compare with those that count
 	}
+	low := mover.Tail
 	holders := []string{mover.Sink}
 	for _, f := range r.Watermark.Floors {
 		switch {
@@ -221,11 +221,11 @@ func (e *explained) moves(r *status.Report) string {
 	others := slices.DeleteFunc(slices.Clone(e.NextHolders), func(s string) bool { return s == e.Sink })
 	switch {
 	case e.Next == 0 && len(others) > 0:
-		return "If it moved alone, the watermark would stay, held by " + some(others)
+		return "If it moved alone, the watermark would stay, held by " + some(others, mostHolders)
 	case e.Next == 0:
 		return "It is at the end of its lane: new batches move it"
 	case len(others) == 0:
 		return fmt.Sprintf("If it acked all it has, the watermark would go to %s, the end of its lane", flusso.Position(e.Next))
 	}
-	return fmt.Sprintf("If it moved on, the watermark would go to %s, where %s is next", flusso.Position(e.Next), some(others))
+	return fmt.Sprintf("If it moved on, the watermark would go to %s, where %s is next", flusso.Position(e.Next), some(others, mostHolders))
 }
