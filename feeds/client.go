@@ -25,6 +25,8 @@ type Client struct {
 	client *kgo.Client // for questions; sessions and readers have their own
 	admin  *topics.Admin
 
+	firstPause time.Duration // between attempts at a bucket; then twice as long each time
+
 	mu     sync.Mutex
 	open   map[*Session]struct{}
 	closed bool
@@ -40,7 +42,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up a Kafka client for feeds: %w", err)
 	}
-	return &Client{cfg: cfg, client: cl, admin: topics.New(cl), open: make(map[*Session]struct{})}, nil
+	return &Client{cfg: cfg, client: cl, admin: topics.New(cl), firstPause: firstPause, open: make(map[*Session]struct{})}, nil
 }
 
 // Close closes every session that is open, without sealing: its stream can be

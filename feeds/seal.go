@@ -208,7 +208,7 @@ func (g *stage) why() error {
 // finishEarlier finishes, in the background, what holders before left half
 // sealed, and trims what nobody needs any more.
 func (s *Session) finishEarlier() {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for pause := s.client.firstPause; ; pause = min(2*pause, longestPause) {
 		err := s.finishLeft(s.life)
 		if err == nil || s.life.Err() != nil {
 			break

@@ -84,7 +84,7 @@ func (c *Client) newStage(feed topics.Feed, settings Settings, epoch uint64, st 
 // once it is sealed somebody waits, and is told.
 func (g *stage) run(ctx context.Context) {
 	defer close(g.done)
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for pause := g.client.firstPause; ; pause = min(2*pause, longestPause) {
 		err := g.work(ctx)
 		g.mu.Lock()
 		g.trouble = err
@@ -272,7 +272,7 @@ func (g *stage) put(ctx context.Context, content io.ReadSeeker, o *Object) error
 	if err != nil {
 		return err
 	}
-	pause, hurried := firstPause, 0
+	pause, hurried := g.client.firstPause, 0
 	for attempt := 1; ; attempt++ {
 		err := g.useBucket(ctx, func(b *bucket.Bucket) error {
 			return b.Put(ctx, o.Name, content, [sha256.Size]byte(sum), o.Size)
@@ -286,7 +286,7 @@ func (g *stage) put(ctx context.Context, content io.ReadSeeker, o *Object) error
 		}
 		if hurry {
 			if hurried++; hurried == 1 {
-				pause = firstPause
+				pause = g.client.firstPause
 			}
 		}
 		err = fmt.Errorf("flush stream %d of feed %s: %w", g.state.Number, g.feed, err)

@@ -159,6 +159,15 @@ func (c *Cluster) Fault(t testing.TB, key kmsg.Key, f Fault) *Injected {
 	return i
 }
 
+// ReleaseFaults releases every fault that was installed.
+func (c *Cluster) ReleaseFaults() {
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	for _, i := range c.faults.all {
+		i.Release()
+	}
+}
+
 // faults is the set that all connections of a cluster look at.
 type faults struct {
 	mu     sync.Mutex
