@@ -163,6 +163,10 @@ var rules = []rule{
 		why: "the adapter under the suite, on any broker",
 	},
 	{
+		pkg: "internal/feedtest", ours: []string{"", "feeds"}, others: []string{twmb}, test: true,
+		why: "processes that write a feed and are killed, on any broker",
+	},
+	{
 		pkg: "internal/status", ours: []string{"", "topics", "offsets", "requests", "watermark", "internal/kafkaerr", "internal/lease", "internal/members"},
 		others: []string{twmb, "golang.org/x/sync/"},
 		why:    "what a person sees of a pipeline comes from the leaves alone: it works while no engine runs",

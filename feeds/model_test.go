@@ -181,6 +181,25 @@ func (m *model) kill(p *process) {
 	m.dead.Go(func() { _ = p.client.Close(gone) })
 }
 
+// killCommitting kills a process whose commit is on its way: asked for, and
+// either carried out or not.
+func (m *model) killCommitting(p *process) {
+	f := kfaketest.Fault{Mode: kfaketest.Hang, ClientID: "writer", After: m.r.IntN(2) == 0}
+	m.say("kill %s while it commits, after=%v", p.name, f.After)
+	in := m.w.Fault(m.t, kmsg.EndTxn, f)
+	m.append(p, false)
+	ctx, cancel := m.patience(50*time.Millisecond, 500*time.Millisecond)
+	defer cancel()
+	select {
+	case <-in.Hit():
+		m.faults["killed while committing"]++
+	case <-ctx.Done():
+	}
+	m.kill(p)
+	m.drop(p)
+	in.Release()
+}
+
 func (m *model) patience(least, most time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.t.Context(), least+time.Duration(m.r.Int64N(int64(most-least))))
 }
@@ -207,7 +226,9 @@ func (m *model) step() {
 		m.say("kill %s", p.name)
 		m.kill(p)
 		m.drop(p)
-	case n < 73:
+	case n < 72:
+		m.killCommitting(p)
+	case n < 74:
 		m.say("close %s", p.name)
 		ctx, cancel := m.patience(time.Millisecond, time.Second)
 		_ = p.client.Close(ctx)
@@ -522,6 +543,8 @@ func (m *model) follow() {
 	}()
 }
 
+var errOrder = errors.New("out of order")
+
 func (f *follower) take(item feeds.Item, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -541,7 +564,7 @@ func (f *follower) take(item feeds.Item, err error) {
 		return
 	}
 	if item.Sequence != f.order[item.Stream]+1 {
-		f.err = fmt.Errorf("stream %d: sequence %d follows %d", item.Stream, item.Sequence, f.order[item.Stream])
+		f.err = fmt.Errorf("%w: stream %d: sequence %d follows %d", errOrder, item.Stream, item.Sequence, f.order[item.Stream])
 	}
 	f.order[item.Stream] = item.Sequence
 	f.seen[fmt.Sprintf("%d/%d", item.Stream, item.Sequence)] = string(item.Payload)
@@ -733,8 +756,8 @@ func (m *model) caughtUp(ctx context.Context, f *follower, final map[string]stri
 		if same {
 			return
 		}
-		if errorAs(err, func(*bucket.Error) bool { return true }) {
-			return // it ended when the bucket was away
+		if err != nil && !errors.Is(err, errOrder) && !errorAs(err, func(*feeds.HoleError) bool { return true }) {
+			return // it ended when the bucket or the broker did not answer
 		}
 		if err != nil || ctx.Err() != nil {
 			m.t.Errorf("%s followed %d of %d records: %v", f.name, n, len(final), err)

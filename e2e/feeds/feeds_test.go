@@ -1,0 +1,44 @@
+// Package feeds_test holds what only Apache Kafka can show of feeds: processes
+// that fight for the lease, and that are killed between the steps of a seal.
+package feeds_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/flusso/flusso-kafka/e2e/containers"
+	"github.com/flusso/flusso-kafka/internal/feedtest"
+)
+
+func TestMain(m *testing.M) {
+	feedtest.Main()
+	flag.Parse()
+	// Most of a test is waiting for the broker.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	containers.Main(m)
+}
+
+func TestE17_KilledBetweenAnyTwoStepsOfASeal(t *testing.T) {
+	t.Parallel()
+	feedtest.KillAtSteps(t, containers.Shared(t).Addr())
+}
+
+func TestE6_AKilledProcessLosesNothingThatWasAcked(t *testing.T) {
+	t.Parallel()
+	t.Logf("%d records were acked", feedtest.KillAnywhere(t, 5, containers.Shared(t).Addr()))
+}
+
+func TestE14_ProcessesFightForTheLease(t *testing.T) {
+	for _, processes := range []int{2, 3} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			t.Parallel()
+			t.Logf("%d records were acked", feedtest.Fight(t, processes, 8*time.Second, containers.Shared(t).Addr()))
+		})
+	}
+}
