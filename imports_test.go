@@ -176,7 +176,16 @@ var rules = []rule{
 		why: "reports become metrics: it is handed reports, and reaches no broker itself",
 	},
 	{
-		pkg: "internal/web", ours: []string{"", "internal/status"}, others: []string{"golang.org/x/sync/"},
+		pkg: "internal/httpd", others: []string{"golang.org/x/sync/"},
+		why: "what servers share of HTTP: it does not know what is served",
+	},
+	{
+		pkg: "internal/gateway", ours: []string{"", "feeds", "internal/httpd", "internal/kafkaerr", "internal/wire"},
+		others: []string{"golang.org/x/sync/", "github.com/prometheus/client_golang/"},
+		why:    "feeds over HTTP, by what package feeds offers to everybody; of the format it has the limits",
+	},
+	{
+		pkg: "internal/web", ours: []string{"", "internal/status", "internal/httpd"}, others: []string{"golang.org/x/sync/"},
 		why: "it shows reports and asks no broker: a request costs the cluster nothing",
 	},
 	{
@@ -184,7 +193,7 @@ var rules = []rule{
 		ours: []string{
 			"", "kafka", "topics", "offsets", "requests", "watermark",
 			"internal/lanefile", "internal/members", "internal/profile",
-			"internal/status", "internal/exporter", "internal/web", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
+			"internal/status", "internal/exporter", "internal/web", "internal/httpd", "internal/gateway", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
 		others: []string{twmb, "github.com/spf13/", "github.com/charmbracelet/x/ansi", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
 		why:    "the shell around the leaves; only its demo, and what publishes a skipped item back, open the adapter",

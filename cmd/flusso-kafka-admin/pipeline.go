@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -35,8 +36,12 @@ type target struct {
 
 // addTarget registers the flags on cmd and on the commands below it.
 func addTarget(cmd *cobra.Command, s streams) *target {
+	return addTargetTo(cmd, cmd.PersistentFlags(), s)
+}
+
+// addTargetTo registers them on flags of cmd.
+func addTargetTo(cmd *cobra.Command, flags *pflag.FlagSet, s streams) *target {
 	t := &target{streams: s}
-	flags := cmd.PersistentFlags()
 	t.AddFlags(flags, s.getenv)
 	flags.StringVar(&t.name, "pipeline", s.getenv(envPipeline), "`name` of the pipeline ($"+envPipeline+")")
 	flags.StringSliceVar(&t.sinks, "sinks", nil, "sinks of the pipeline (default: those with a topic PIPELINE.lane.SINK)")

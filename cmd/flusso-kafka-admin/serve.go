@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,19 +16,12 @@ import (
 	"github.com/flusso/flusso-kafka/topics"
 )
 
-// envServeToken holds the token that clients of serve must give.
-const envServeToken = "FLUSSO_KAFKA_SERVE_TOKEN"
-
 // service is what serve takes beside its target.
 type service struct {
 	*target
 
-	listen      string
+	listener
 	interval    time.Duration
-	cert, key   string
-	tokenFile   string
-	anonymous   bool
-	hosts       []string
 	incarnation *string
 }
 
@@ -64,17 +52,12 @@ is served is described with it.`,
   serving pipeline demo on http://127.0.0.1:9477/`,
 		Args: noArgs,
 	}
-	v := &service{target: addTarget(cmd, s)}
+	v := &service{target: addTargetTo(cmd, cmd.Flags(), s)}
 	v.incarnation = incarnationFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&v.listen, "listen", "127.0.0.1:9477", "`address` to listen on, host:port")
+	v.listener.addFlags(flags, s, "127.0.0.1:9477")
 	flags.DurationVar(&v.interval, "interval", 2*time.Second, "`time` between two reports")
-	flags.StringVar(&v.cert, "listen-cert", "", "PEM `file` of the certificate to serve HTTPS with")
-	flags.StringVar(&v.key, "listen-key", "", "PEM `file` of its key")
-	flags.StringVar(&v.tokenFile, "token-file", "", "`file` that holds the token clients must give")
-	flags.BoolVar(&v.anonymous, "without-token", false, "listen beyond loopback and ask nobody for a token")
-	flags.StringSliceVar(&v.hosts, "host", nil, "`names` that requests may be for beside addresses and localhost")
-	cmd.PersistentFlags().Lookup("timeout").Usage = "how `long` collecting one report may take"
+	flags.Lookup("timeout").Usage = "how `long` collecting one report may take"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.serve(cmd.Context()) }
 	return cmd
 }
@@ -90,30 +73,11 @@ func (v *service) serve(ctx context.Context) error {
 	if v.interval < web.MinInterval {
 		return usageError{fmt.Errorf("--interval %s: give at least %s", v.interval, web.MinInterval)}
 	}
-	token, err := v.token()
-	if err != nil {
-		return err
-	}
-	if token != "" && v.anonymous {
-		return usageError{errors.New("--without-token and a token exclude each other: give one of the two")}
-	}
-	secure, err := v.tls()
-	if err != nil {
-		return err
-	}
-	l, err := v.open(token)
+	l, err := v.listen()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }() // closed already, if it was served on
-	scheme := "http"
-	if secure != nil {
-		scheme = "https"
-	}
-	local := l.Addr()
-	if secure != nil {
-		l = tls.NewListener(l, secure)
-	}
 
 	source := &source{target: v.target, pipeline: p, options: status.Options{Sinks: v.sinks, Incarnation: *v.incarnation}}
 	defer source.close()
@@ -125,70 +89,16 @@ func (v *service) serve(ctx context.Context) error {
 	server, err := web.New(web.Config{
 		Pipeline: p.String(), Source: source, Interval: v.interval, Timeout: v.timeout,
 		Observer: metrics, Metrics: handler,
-		Token: token, CheckHost: token == "" || loopback(local), Hosts: v.hosts,
+		Token: l.token, CheckHost: l.checkHost(), Hosts: v.hosts,
 		Logger: slog.New(slog.NewTextHandler(v.err, nil)),
 	})
 	if err != nil {
 		return usageError{err}
 	}
-	if err := v.greet(p, scheme+"://"+local.String()+"/"); err != nil {
+	if err := v.greet(p, l.url+"/"); err != nil {
 		return err
 	}
 	return server.Run(ctx, l)
-}
-
-// token returns the one that clients must give, empty for none.
-func (v *service) token() (string, error) {
-	token, from := v.getenv(envServeToken), "$"+envServeToken
-	if v.tokenFile != "" {
-		text, err := os.ReadFile(v.tokenFile)
-		if err != nil {
-			return "", usageError{fmt.Errorf("--token-file: %w", err)}
-		}
-		token, from = strings.TrimSpace(string(text)), "--token-file "+v.tokenFile
-		if token == "" {
-			return "", usageError{fmt.Errorf("%s is empty: openssl rand -hex 16 makes a token", from)}
-		}
-	}
-	if token != "" && len(token) < web.MinToken {
-		return "", usageError{fmt.Errorf("the token of %s has %d characters, give at least %d: openssl rand -hex 16 makes one", from, len(token), web.MinToken)}
-	}
-	return token, nil
-}
-
-func (v *service) tls() (*tls.Config, error) {
-	if (v.cert == "") != (v.key == "") {
-		return nil, usageError{errors.New("--listen-cert and --listen-key go together: give both, or none")}
-	}
-	if v.cert == "" {
-		return nil, nil
-	}
-	config, err := web.TLS(v.cert, v.key)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--listen-cert: %w", err)}
-	}
-	return config, nil
-}
-
-// open listens, but not where everybody could read what nobody said is public.
-func (v *service) open(token string) (net.Listener, error) {
-	if _, _, err := net.SplitHostPort(v.listen); err != nil {
-		return nil, usageError{fmt.Errorf("--listen %q: give host:port, such as 127.0.0.1:9477", v.listen)}
-	}
-	l, err := net.Listen("tcp", v.listen)
-	if err != nil {
-		return nil, fmt.Errorf("--listen: %w: stop what listens there, or name another address", err)
-	}
-	if token != "" || v.anonymous || loopback(l.Addr()) {
-		return l, nil
-	}
-	_ = l.Close() // nothing was accepted
-	return nil, usageError{fmt.Errorf("--listen %s is reached from elsewhere: give a token by --token-file or $%s, or --without-token if everybody there may read", v.listen, envServeToken)}
-}
-
-func loopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }
 
 func (v *service) greet(p topics.Pipeline, url string) error {

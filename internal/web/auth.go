@@ -3,14 +3,14 @@ package web
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/flusso/flusso-kafka/internal/httpd"
 )
 
 // signedInFor is how long a browser stays signed in: a screen on a wall should
@@ -23,9 +23,8 @@ const signedInFor = 30 * 24 * time.Hour
 // cookie and no address.
 type auth struct {
 	cookie string // its name: cookies do not tell ports apart, pipelines do
-	token  [sha256.Size]byte
+	guard  httpd.Guard
 	key    []byte
-	open   bool // there is no token
 }
 
 func newAuth(pipeline, token string) *auth {
@@ -33,23 +32,17 @@ func newAuth(pipeline, token string) *auth {
 	key.Write([]byte("flusso-kafka-admin serve, cookie of pipeline " + pipeline))
 	return &auth{
 		cookie: "flusso_kafka_serve_" + pipeline,
-		token:  sha256.Sum256([]byte(token)), key: key.Sum(nil), open: token == "",
+		guard:  httpd.NewGuard(token), key: key.Sum(nil),
 	}
-}
-
-// is compares in constant time, whatever the lengths.
-func (a *auth) is(token string) bool {
-	got := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(got[:], a.token[:]) == 1
 }
 
 // allows reports whether a request may read.
 func (a *auth) allows(r *http.Request, now time.Time) bool {
-	if a.open {
+	if a.guard.Open() {
 		return true
 	}
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		return a.is(strings.TrimSpace(token))
+	if token, ok := httpd.Bearer(r); ok {
+		return a.guard.Is(token)
 	}
 	return slices.ContainsFunc(r.CookiesNamed(a.cookie), func(c *http.Cookie) bool { return a.signedIn(c.Value, now) })
 }
@@ -83,15 +76,4 @@ func (a *auth) newCookie(r *http.Request, until time.Time) *http.Cookie {
 		c.Value = text + "." + a.signature(text)
 	}
 	return c
-}
-
-// knownHost reports whether a Host header may name this server. An address is
-// always fine: a name that was rebound is never one.
-func knownHost(host string, names []string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil ||
-		slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) })
 }

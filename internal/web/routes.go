@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/flusso/flusso-kafka/internal/httpd"
 )
 
 //go:embed page
@@ -38,7 +40,7 @@ func (s *Server) routes() http.Handler {
 	if s.cfg.Metrics != nil {
 		mux.Handle("/metrics", s.guarded(s.metrics))
 	}
-	if !s.auth.open {
+	if !s.auth.guard.Open() {
 		mux.HandleFunc(signIn, s.signIn)
 		mux.HandleFunc(signOut, s.signOut)
 	}
@@ -49,17 +51,12 @@ func (s *Server) routes() http.Handler {
 func (s *Server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		if s.cfg.CheckHost && !knownHost(r.Host, s.cfg.Hosts) {
+		httpd.SetHeaders(h, policy)
+		if !s.auth.guard.Knows(r) {
 			http.Error(w, fmt.Sprintf("this server is not called %q: use its address or localhost, or allow the name by --host", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
-		signing := !s.auth.open && (r.URL.Path == signIn || r.URL.Path == signOut)
+		signing := !s.auth.guard.Open() && (r.URL.Path == signIn || r.URL.Path == signOut)
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		if !reads && (!signing || r.Method != http.MethodPost) {
 			h.Set("Allow", "GET, HEAD")
@@ -199,7 +196,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
-		if s.auth.is(r.PostFormValue("token")) {
+		if s.auth.guard.Is(r.PostFormValue("token")) {
 			http.SetCookie(w, s.auth.newCookie(r, time.Now().Add(signedInFor)))
 			w.Header().Set("Location", "./")
 			w.WriteHeader(http.StatusSeeOther)

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flusso/flusso-kafka/internal/httpd"
 )
 
 // issue writes a certificate for localhost with its key, both as if written at
@@ -62,7 +64,7 @@ func TestTLS_ServesAndRenews(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now().Add(-time.Minute)
 	certFile, keyFile, pool := issue(t, dir, 1, began)
-	config, err := TLS(certFile, keyFile)
+	config, err := httpd.TLS(certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,10 +130,10 @@ func TestTLS_ServesAndRenews(t *testing.T) {
 func TestTLS_RefusesWhatDoesNotFit(t *testing.T) {
 	certFile, _, _ := issue(t, t.TempDir(), 1, time.Now())
 	_, keyFile, _ := issue(t, t.TempDir(), 2, time.Now())
-	if _, err := TLS(certFile, keyFile); err == nil || !strings.Contains(err.Error(), keyFile) {
+	if _, err := httpd.TLS(certFile, keyFile); err == nil || !strings.Contains(err.Error(), keyFile) {
 		t.Errorf("another key: %v", err)
 	}
-	if _, err := TLS(certFile, "nowhere.pem"); err == nil {
+	if _, err := httpd.TLS(certFile, "nowhere.pem"); err == nil {
 		t.Error("no key: no error")
 	}
 }

@@ -108,7 +108,7 @@ func parse(from embed.FS) (*template.Template, error) {
 
 func (s *Server) view(snap *snapshot) view {
 	v := view{
-		Pipeline: s.cfg.Pipeline, ID: snap.id, IntervalMs: s.cfg.Interval.Milliseconds(), SignOut: !s.auth.open,
+		Pipeline: s.cfg.Pipeline, ID: snap.id, IntervalMs: s.cfg.Interval.Milliseconds(), SignOut: !s.auth.guard.Open(),
 		Tone: "stale", Headline: "Not known", At: snap.at,
 	}
 	r := snap.report

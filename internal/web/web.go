@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/flusso/flusso-kafka/internal/httpd"
 	"github.com/flusso/flusso-kafka/internal/status"
 )
 
@@ -60,13 +61,8 @@ type Config struct {
 
 const (
 	defaultClients = 64
-	// MinToken is the length of the shortest token that is taken.
-	MinToken = 16
 	// MinInterval is the shortest time between two collections.
 	MinInterval = 100 * time.Millisecond
-
-	// closeWithin leaves an interrupted command time for the rest of its second.
-	closeWithin = 400 * time.Millisecond
 )
 
 // Server serves one pipeline.
@@ -91,8 +87,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Timeout <= 0 {
 		return nil, fmt.Errorf("timeout %s of a report: give a positive one", cfg.Timeout)
 	}
-	if cfg.Token != "" && len(cfg.Token) < MinToken {
-		return nil, fmt.Errorf("the token has %d characters, give at least %d: openssl rand -hex 16 makes one", len(cfg.Token), MinToken)
+	if err := httpd.CheckToken(cfg.Token); err != nil {
+		return nil, err
 	}
 	if cfg.Clients <= 0 {
 		cfg.Clients = defaultClients
@@ -104,6 +100,7 @@ func New(cfg Config) (*Server, error) {
 		clients: make(chan struct{}, cfg.Clients),
 		ending:  make(chan struct{}),
 	}
+	s.auth.guard.CheckHost, s.auth.guard.Hosts = cfg.CheckHost, cfg.Hosts
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -121,34 +118,13 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Run collects and serves on l until ctx ends, and closes l. It is called once;
 // clients of /events do not keep it from returning.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	server := &http.Server{
-		Handler:           s.handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      20 * time.Second, // /events extends it by each write
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve on %s: %w", l.Addr(), err)
-		}
-		return nil
+		limits := httpd.Limits{Read: 10 * time.Second, Write: 20 * time.Second} // /events extends it by each write
+		return httpd.Run(ctx, l, s.handler, limits, s.log, func() { close(s.ending) })
 	})
 	group.Go(func() error {
 		s.poll(ctx)
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		close(s.ending)
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
-		defer cancel()
-		if err := server.Shutdown(closing); err != nil {
-			return server.Close() // whoever still reads an answer loses it
-		}
 		return nil
 	})
 	return group.Wait()

@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/wire"
+)
+
+// The types of a batch.
+const (
+	typeJSON    = "application/json"
+	typeBytes   = "application/octet-stream"
+	typeRecords = "application/vnd.flusso.records"
+)
+
+const (
+	// maxBody is the largest body: the largest batch in base64, with room for
+	// what is around it.
+	maxBody = feeds.MaxBatchBytes/3*4 + 16<<20
+	// bodyWithin is how long a body may take.
+	bodyWithin = time.Minute
+)
+
+// readBody reads a body whole; release when it is no longer held.
+func (g *Gateway) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
+	size := r.ContentLength
+	if size < 0 {
+		size = most
+	}
+	if size > most {
+		p := tooLarge.problem("the body has %d bytes, at most %d: append several batches", size, most)
+		p.Limit, p.Value = &most, &size
+		return nil, nil, p
+	}
+	if err := g.bodies.Acquire(ctx, size); err != nil {
+		return nil, nil, unavailable.problem("this node holds as many bodies as it may (%d bytes): repeat the request", g.cfg.InFlight)
+	}
+	release = func() { g.bodies.Release(size) }
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err == nil {
+		return body, release, nil
+	}
+	release()
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		p := tooLarge.problem("the body has more than %d bytes: append several batches", most)
+		p.Limit = &most
+		return nil, nil, p
+	}
+	return nil, nil, badRequest.problem("the body ended early: %v", err)
+}
+
+// contentType returns the type of a body without its parameters.
+func contentType(r *http.Request) string {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return kind
+}
+
+// decodeRecords reads the records of a batch. They share memory with body.
+func decodeRecords(kind string, body []byte, p *params) ([]feeds.Record, error) {
+	switch kind {
+	case typeJSON:
+		return decodeJSON(body)
+	case typeBytes:
+		r := feeds.Record{Payload: body, Tombstone: p.flag("tombstone")}
+		if p.has("key") {
+			r.Key = []byte(p.values.Get("key"))
+		}
+		if p.has("version") {
+			v, ok := digits(p.values.Get("version"))
+			if !ok {
+				p.bad("parameter version is %q: give a whole number", p.values.Get("version"))
+			}
+			r.Version = &v
+		}
+		return []feeds.Record{r}, p.problem()
+	case typeRecords:
+		return decodeBinary(body)
+	}
+	return nil, mediaType.problem("a batch is %s, %s or %s, not %q", typeJSON, typeBytes, typeRecords, kind)
+}
+
+type batchJSON struct {
+	Records []struct {
+		Key         *[]byte `json:"key"`
+		KeyText     *string `json:"keyText"`
+		Payload     *[]byte `json:"payload"`
+		Text        *string `json:"text"`
+		Version     *string `json:"version"`
+		Tombstone   bool    `json:"tombstone"`
+		Fingerprint *[]byte `json:"fingerprint"`
+	} `json:"records"`
+}
+
+func decodeJSON(body []byte) ([]feeds.Record, error) {
+	var b batchJSON
+	if err := strictly(body, &b); err != nil {
+		return nil, badRequest.problem("the body is no batch: %v", err)
+	}
+	if b.Records == nil {
+		return nil, badRequest.problem("the body is no batch: records is missing")
+	}
+	records := make([]feeds.Record, len(b.Records))
+	for i, in := range b.Records {
+		bad := func(reason string) ([]feeds.Record, error) {
+			p := badRequest.problem("record %d of the batch: %s", i, reason)
+			p.Record = &i
+			return nil, p
+		}
+		r := feeds.Record{Tombstone: in.Tombstone}
+		switch {
+		case in.Key != nil && in.KeyText != nil:
+			return bad("key and keyText exclude each other")
+		case in.Key != nil:
+			r.Key = *in.Key
+		case in.KeyText != nil:
+			r.Key = []byte(*in.KeyText)
+		}
+		switch {
+		case in.Payload != nil && in.Text != nil:
+			return bad("payload and text exclude each other")
+		case in.Payload != nil:
+			r.Payload = *in.Payload
+		case in.Text != nil:
+			r.Payload = []byte(*in.Text)
+		}
+		if in.Version != nil {
+			v, ok := digits(*in.Version)
+			if !ok {
+				return bad(fmt.Sprintf("version %q: give digits, in a string", *in.Version))
+			}
+			r.Version = &v
+		}
+		if in.Fingerprint != nil {
+			r.Fingerprint = *in.Fingerprint
+		}
+		records[i] = r
+	}
+	return records, nil
+}
+
+// strictly reads one JSON value with known members alone.
+func strictly(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows it")
+	}
+	return nil
+}
+
+// The flags of a binary record.
+const (
+	flagKey = 1 << iota
+	flagVersion
+	flagTombstone
+	flagFingerprint
+	flagsKnown = 1<<iota - 1
+)
+
+// decodeBinary reads records one after the other: a byte of flags; if they say
+// so, the key with its length before it, the version and the fingerprint; then
+// the payload with its length before it. Numbers are big-endian, lengths of 4
+// bytes, versions of 8.
+func decodeBinary(body []byte) ([]feeds.Record, error) {
+	var records []feeds.Record
+	for at := body; len(at) > 0; {
+		n := len(records)
+		bad := func(reason string) ([]feeds.Record, error) {
+			p := badRequest.problem("record %d of the batch: %s", n, reason)
+			p.Record = &n
+			return nil, p
+		}
+		take := func(n int) ([]byte, bool) {
+			if n < 0 || n > len(at) {
+				return nil, false
+			}
+			part := at[:n:n]
+			at = at[n:]
+			return part, true
+		}
+		sized := func() ([]byte, bool) {
+			length, ok := take(4)
+			if !ok {
+				return nil, false
+			}
+			return take(int(binary.BigEndian.Uint32(length)))
+		}
+		flags := at[0]
+		at = at[1:]
+		if flags&^flagsKnown != 0 {
+			return bad(fmt.Sprintf("flags %#02x are not known", flags))
+		}
+		r, ok := feeds.Record{Tombstone: flags&flagTombstone != 0}, true
+		if flags&flagKey != 0 {
+			r.Key, ok = sized()
+		}
+		if ok && flags&flagVersion != 0 {
+			var v []byte
+			if v, ok = take(8); ok {
+				version := binary.BigEndian.Uint64(v)
+				r.Version = &version
+			}
+		}
+		if ok && flags&flagFingerprint != 0 {
+			r.Fingerprint, ok = take(wire.FingerprintSize)
+		}
+		if ok {
+			r.Payload, ok = sized()
+		}
+		if !ok {
+			return bad("it ends early")
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}
