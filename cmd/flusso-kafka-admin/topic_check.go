@@ -126,10 +126,31 @@ func (a checkAnswer) counts() string {
 	return strings.Join(words, ", ")
 }
 
+// kindOf is what findings have in common that say the same of several topics or
+// groups.
+func kindOf(f checkup.Finding) checkup.Finding {
+	f.On, f.Help = "", ""
+	return f
+}
+
 func writeCheck(w io.Writer, a checkAnswer) error {
 	var b strings.Builder
 	const indent = "         "
+	alike := make(map[checkup.Finding][]string) // by all but what it is about
 	for _, f := range a.Findings {
+		alike[kindOf(f)] = append(alike[kindOf(f)], f.On)
+	}
+	shown := make(map[checkup.Finding]int)
+	for _, f := range a.Findings {
+		kind := kindOf(f)
+		switch shown[kind]++; {
+		case shown[kind] == mostAlike+1:
+			others := alike[kind][mostAlike:]
+			_ = paragraph(&b, fmt.Sprintf("%-9s", f.Severity), fmt.Sprintf("and %d more like that: %s", len(others), some(others, mostNamed)))
+			continue
+		case shown[kind] > mostAlike:
+			continue
+		}
 		line := f.On
 		if f.Setting != "" {
 			line += ": " + f.Setting

@@ -2,12 +2,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/flusso/flusso-kafka/internal/checkup"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
@@ -112,5 +115,30 @@ func TestCommandsCanBeCopied(t *testing.T) {
 	}
 	if last := lines[len(lines)-1]; last != "  # because it helps" {
 		t.Errorf("got %q", last)
+	}
+}
+
+// What is found of a thousand groups alike takes no more room than of a few.
+func TestCheckShowsTheLikeOnce(t *testing.T) {
+	var a checkAnswer
+	for i := range 1000 {
+		a.Findings = append(a.Findings, checkup.Finding{
+			Severity: status.Warning, On: fmt.Sprintf("group shop.sink.s%03d", i), Have: "no member", Want: "a member", Why: "its offsets expire",
+			Help: fmt.Sprintf("flusso-kafka-admin lane retire s%03d", i),
+		})
+	}
+	a.Findings = append(a.Findings, checkup.Finding{Severity: status.Warning, On: "topic shop.requests", Why: "another reason"})
+	var b strings.Builder
+	if err := writeCheck(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	if n := strings.Count(got, "\n"); n > 40 {
+		t.Errorf("%d lines", n)
+	}
+	for _, want := range []string{"lane retire s004\n", "and 995 more like that: group shop.sink.s005,", "and 975 more\n", "another reason", ": 1001 warnings"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("does not say %q:\n%s", want, got)
+		}
 	}
 }
