@@ -23,12 +23,11 @@ help: ## list the targets
 		while IFS='|' read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
 
 .PHONY: demo
-demo: ## run the whole pipeline in one process, nothing installed (FOR=20s)
-	@echo 'compiling the demo (the first time takes a minute or so) …'
-	@go run ./cmd/flusso-kafka-admin demo --for $(FOR)
+demo: build ## run the whole pipeline in one process, nothing installed (FOR=20s)
+	@bin/flusso-kafka-admin demo --for $(FOR)
 
 .PHONY: build
-build: ## build bin/flusso-kafka-admin
+build: ## build bin/flusso-kafka-admin (the first time takes a minute or so)
 	go build -trimpath -o bin/flusso-kafka-admin ./cmd/flusso-kafka-admin
 
 .PHONY: dist

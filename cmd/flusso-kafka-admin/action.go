@@ -26,7 +26,14 @@ func (a *action) check(what string) error {
 	case a.dry && a.yes:
 		return usageError{errors.New("--dry-run and --yes exclude each other: give one of the two")}
 	case !a.dry && !a.yes:
-		return usageError{errors.New(what + ": add --yes to do it, or --dry-run to see what it would do")}
+		return usageError{&unconfirmedError{what}}
 	}
 	return nil
+}
+
+// unconfirmedError says that an action was called with neither of the two.
+type unconfirmedError struct{ what string }
+
+func (e *unconfirmedError) Error() string {
+	return e.what + ": add --yes to do it, or --dry-run to see what it would do"
 }

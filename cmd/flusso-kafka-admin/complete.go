@@ -161,6 +161,17 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]cobra.Completion
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
+// plainUsage takes the quotes out of what flags say of themselves, which name
+// their value in help and are nothing to a shell.
+func plainUsage(cmd *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	cmd.Flags().VisitAll(plain)
+	cmd.PersistentFlags().VisitAll(plain)
+	for _, sub := range cmd.Commands() {
+		plainUsage(sub)
+	}
+}
+
 // completeFiles lets flags that take a file or a directory be completed with
 // those, by what their usage says, and no other flag or argument.
 func completeFiles(root *cobra.Command) {

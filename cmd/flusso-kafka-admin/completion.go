@@ -24,7 +24,7 @@ requests in a shell. Names come from the cluster that flags, environment and
 profile name, within a second and a half; where it doesn't answer, there is
 nothing to choose from.
 
-For good:
+For good (bash wants the package bash-completion for it):
   bash   flusso-kafka-admin completion bash > /etc/bash_completion.d/flusso-kafka-admin
   zsh    flusso-kafka-admin completion zsh > "${fpath[1]}/_flusso-kafka-admin"
   fish   flusso-kafka-admin completion fish > ~/.config/fish/completions/flusso-kafka-admin.fish

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func runDemo(ctx context.Context, s streams, length time.Duration, data string, 
 	if s.columns > 0 {
 		view = demo.NewTerminal(s.out, s.columns)
 	}
-	if err := greet(s.out, stream, data, kept, seed); err != nil {
+	if err := greet(s.out, stream, cmp.Or(s.called, program), data, kept, seed); err != nil {
 		return err
 	}
 	runner, err := demo.New(demo.Config{Stream: stream, Source: stream.source, Dir: data, For: length, View: view, Lags: stream.lags()})
@@ -118,7 +119,8 @@ func closeWithin(ctx context.Context) time.Duration {
 	return 10 * time.Second
 }
 
-func greet(w io.Writer, stream *demoStream, data string, kept bool, seed uint64) error {
+// greet says how to look at the demo, by the program as it was called.
+func greet(w io.Writer, stream *demoStream, called, data string, kept bool, seed uint64) error {
 	source := stream.source
 	what := fmt.Sprintf("new source %s", source.Incarnation())
 	if source.Resumed() {
@@ -134,9 +136,9 @@ func greet(w io.Writer, stream *demoStream, data string, kept bool, seed uint64)
 	_, err := fmt.Fprintf(w, `%s
 data in %s
 embedded broker, for trying only; look at it from another terminal meanwhile:
-  flusso-kafka-admin status --pipeline %s --brokers %s
+  %s status --pipeline %s --brokers %s
 
-`, what, where, demoPipeline, stream.broker.Addr())
+`, what, where, called, demoPipeline, stream.broker.Addr())
 	return err
 }
 

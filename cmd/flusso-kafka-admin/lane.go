@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 )
 
@@ -15,9 +13,7 @@ stopped, shows what it would do with --dry-run and does it with --yes.`,
 		Example: `  $ flusso-kafka-admin lane accept search --dry-run
   group shop.sink.search: offset 8 → 8, acked through none → 40 (dry run, nothing committed)`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
-		},
+		RunE: nameOne,
 	}
 	t := addTarget(cmd, s)
 	cmd.AddCommand(

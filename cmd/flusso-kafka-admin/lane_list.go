@@ -20,9 +20,9 @@ code 1 says that a lane's numbers are not known, or that there is a gap.
 
 JSON: docs/json.md.`,
 		Example: `  $ flusso-kafka-admin lane list --pipeline demo
-  sink     state      start  acked  tail  batches  topic id
-  archive  behind         0   4265  6039      420  Y-lgItR3KPsTA4wx3xbV0A
-  search   caught-up      0   6038  6038        0  RtMsyzD11znNlVDMuE9Enw`,
+  sink     state      start offset  acked offset  tail offset  batches  topic id
+  archive  behind                0          4265         6039      420  Y-lgItR3KPsTA4wx3xbV0A
+  search   caught-up             0          6038         6038        0  RtMsyzD11znNlVDMuE9Enw`,
 		Args: noArgs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -43,7 +43,7 @@ JSON: docs/json.md.`,
 
 func writeLanes(p *page, v view) error {
 	tab := &table{right: []bool{false, false, true, true, true, true, false}}
-	tab.add("sink", "state", "start", "acked", "tail", "batches", "topic id")
+	tab.add("sink", "state", "start offset", "acked offset", "tail offset", "batches", "topic id")
 	for _, l := range v.Lanes {
 		tab.add(l.Sink, p.state(l, v.Report), offsetCell(l.StartOffset), offsetCell(l.AckedOffset), offsetCell(l.TailOffset),
 			lagCells(l).batches, cmp.Or(l.TopicID, "-"))

@@ -27,7 +27,7 @@ func main() {
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, os.Args[1:], streams{
-			out: os.Stdout, err: os.Stderr, getenv: os.Getenv, configDir: os.UserConfigDir, columns: columns(os.Stdout),
+			out: os.Stdout, err: os.Stderr, called: os.Args[0], getenv: os.Getenv, configDir: os.UserConfigDir, columns: columns(os.Stdout),
 			size: func() (int, int) {
 				columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
 				if err != nil {

@@ -26,9 +26,7 @@ change feed. Both directions are exact: they are read from the lane's headers.`,
   offset 6 of the lane of search confirms position 30: the newest item below it is sequence 3, a
   live batch of incarnation test-1, which ends at offset 6 (known by read: 1 read)`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
-		},
+		RunE: nameOne,
 	}
 	t := addTarget(cmd, s)
 	cmd.AddCommand(newOffsetTranslate(t))

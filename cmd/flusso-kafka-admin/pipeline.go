@@ -119,13 +119,13 @@ func (t *target) lanes(ctx context.Context, c *cluster) ([]topics.Lane, error) {
 		}
 		return sorted(lanes), nil
 	}
-	lanes, err := laneTopics(ctx, c.Client)
+	all, err := laneTopics(ctx, c.Client)
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %s: %w", t.name, err)
 	}
-	lanes = slices.DeleteFunc(lanes, func(l topics.Lane) bool { return l.Pipeline != c.pipeline })
+	lanes := slices.DeleteFunc(slices.Clone(all), func(l topics.Lane) bool { return l.Pipeline != c.pipeline })
 	if len(lanes) == 0 {
-		return nil, &status.NoLanesError{Pipeline: c.pipeline}
+		return nil, status.NewNoLanesError(c.pipeline, all)
 	}
 	return sorted(lanes), nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,9 +25,7 @@ $FLUSSO_KAFKA_PROFILE or the file's default says which of them counts.`,
   prod *   kafka-1.prod:9093,kafka-2.prod:9093  shop
   staging  kafka.staging:9092                   shop`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
-		},
+		RunE: nameOne,
 	}
 	cmd.AddCommand(newProfileShow(s), newProfileList(s))
 	return cmd

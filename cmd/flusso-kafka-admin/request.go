@@ -18,15 +18,13 @@ func newRequest(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request",
 		Short: "Look at the request lane, ask for backfills, and take requests back",
-		Long: `Look at the request lane, ask for backfills, and take requests back. A request waits there until the
-ingest engine has completed it, also while no engine runs.`,
+		Long: `Look at the request lane, ask for backfills, and take requests back. A request
+waits there until the ingest engine has completed it, also while no engine runs.`,
 		Example: `  $ flusso-kafka-admin request list
   sink     offset    age  indexes
   archive       3  0.0 s  orders, customers`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
-		},
+		RunE: nameOne,
 	}
 	t := addTarget(cmd, s)
 	cmd.AddCommand(newRequestList(t), newRequestSend(t), newRequestCancel(t))

@@ -24,6 +24,7 @@ const (
 // streams is where a command reads from and writes to.
 type streams struct {
 	out, err io.Writer
+	called   string // how the program was called; empty for by its name
 	getenv   func(string) string
 	// configDir returns the user's configuration directory; nil where there is none.
 	configDir func() (string, error)
@@ -37,6 +38,9 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		plainUsage(root)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitFine
@@ -72,14 +76,15 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
-		},
+		RunE:          nameOne,
 	}
+	root.Flags().Bool("version", false, "show which build this is, as version does")
+	root.Version = thisBuild().String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentPreRunE = settleFirst(s)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", maxColumns)))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w%s: see %s --help", err, meantFlag(cmd, err), cmd.CommandPath())}
 	})
 	root.AddCommand(
 		newDemo(s),
@@ -115,16 +120,4 @@ func isUsage(err error) bool {
 		wrong  *profile.Error
 	)
 	return errors.As(err, &wrong) || errors.As(err, &usage) || errors.As(err, &option) || errors.As(err, &name) || errors.Is(err, connect.ErrNoBrokers)
-}
-
-// noArgs refuses arguments, an unknown command among them.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	what := "argument"
-	if cmd.HasSubCommands() {
-		what = "command"
-	}
-	return usageError{fmt.Errorf("unknown %s %q: see %s --help", what, args[0], cmd.CommandPath())}
 }

@@ -113,7 +113,7 @@ func (v *listener) open(token string) (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", v.address)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w: stop what listens there, or name another address", err)
+		return nil, &listenError{err}
 	}
 	if token != "" || v.anonymous || loopback(l.Addr()) {
 		return l, nil
@@ -126,3 +126,12 @@ func loopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }
+
+// listenError says that an address cannot be listened on.
+type listenError struct{ cause error }
+
+func (e *listenError) Error() string {
+	return fmt.Sprintf("--listen: %v: stop what listens there, or name another address", e.cause)
+}
+
+func (e *listenError) Unwrap() error { return e.cause }

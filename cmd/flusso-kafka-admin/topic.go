@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,9 +21,7 @@ one for requests. Nothing here deletes or shrinks anything.`,
 		Example: `  $ flusso-kafka-admin topic check --pipeline shop
   2 topics, 1 broker and 1 group looked at: nothing to say`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
-		},
+		RunE: nameOne,
 	}
 	t := &topicTarget{target: addTarget(cmd, s)}
 	cmd.AddCommand(newTopicPlan(t), newTopicApply(t), newTopicCheck(t))

@@ -20,6 +20,9 @@ import (
 // program is how the next command begins.
 const program = "flusso-kafka-admin"
 
+// listProfiles is a command that takes no flag that says which cluster.
+const listProfiles = "profile list"
+
 // try returns the command to try after an error of cmd, with the flags that
 // say which pipeline; empty where the error names one, or there is none.
 func try(cmd *cobra.Command, err error) string {
@@ -30,7 +33,7 @@ func try(cmd *cobra.Command, err error) string {
 	if command == "" {
 		return ""
 	}
-	if !strings.HasSuffix(command, "--help") {
+	if !strings.HasSuffix(command, "--help") && command != listProfiles {
 		command += given(cmd)
 	}
 	return program + " " + command + "   # " + about
@@ -48,12 +51,18 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 		lacking *status.NoLanesError
 		what    finding
 		wrong   *profile.Error
+		unsaid  *unconfirmedError
+		listen  *listenError
 	)
 	switch path := pathOf(cmd); {
 	case errors.As(err, &wrong):
-		return "profile list", "lists the profiles"
+		return listProfiles, "lists the profiles"
+	case errors.As(err, &unsaid):
+		return again(cmd) + " --dry-run", "shows what it would do"
 	case isUsage(err):
 		return strings.TrimSpace(path + " --help"), "shows how it is called"
+	case errors.As(err, &listen):
+		return path + " --listen 127.0.0.1:0", "takes a port that is free, and says which"
 	case kafkaerr.Classify(err) == kafkaerr.Auth && !errors.As(err, &dial):
 		role := "viewer"
 		if cmd.Flags().Lookup("yes") != nil {
@@ -62,7 +71,7 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 		return "topic check --role " + role, "names the permissions that are missing"
 	case errors.As(err, &dial), kafkaerr.Classify(err) == kafkaerr.Unreachable, kafkaerr.Classify(err) == kafkaerr.Timeout:
 		return "profile show", "shows what is connected to, and which setting says so"
-	case errors.As(err, &lacking):
+	case errors.As(err, &lacking) && len(lacking.Others) == 0:
 		return "topic apply --sinks SINK,… --dry-run", "shows the topics it would create"
 	case errors.As(err, &sink):
 		return "lane list", "lists the sinks"
@@ -82,28 +91,47 @@ func pathOf(cmd *cobra.Command) string {
 }
 
 // given returns the flags that say which cluster and pipeline, as they were given.
-func given(cmd *cobra.Command) string {
-	var words []string
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		which := f.Name == "profile" || slices.ContainsFunc(settings(), func(s profile.Setting) bool { return s.Flag == f.Name })
-		if !which || f.Name == "format" || f.Name == "timeout" || f.Name == "sinks" {
-			return
-		}
-		value := f.Value.String()
-		switch f.Value.Type() {
-		case "bool":
-			words = append(words, "--"+f.Name+"="+value)
-			return
-		case "stringSlice":
-			value = strings.Trim(value, "[]")
-		}
-		if strings.ContainsAny(value, " '\"$\\`*?") || value == "" {
-			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
-		}
-		words = append(words, "--"+f.Name, value)
-	})
-	if len(words) == 0 {
-		return ""
+func given(cmd *cobra.Command) string { return flagsOf(cmd, saysWhich) }
+
+// again is how cmd was called, but for the flags of [given].
+func again(cmd *cobra.Command) string {
+	call := pathOf(cmd)
+	for _, a := range cmd.Flags().Args() {
+		call += " " + quoted(a)
 	}
-	return " " + strings.Join(words, " ")
+	return call + flagsOf(cmd, func(f *pflag.Flag) bool { return !saysWhich(f) })
+}
+
+// saysWhich reports whether a flag says which cluster and pipeline.
+func saysWhich(f *pflag.Flag) bool {
+	if f.Name == "format" || f.Name == "timeout" || f.Name == "sinks" {
+		return false
+	}
+	return f.Name == "profile" || slices.ContainsFunc(settings(), func(s profile.Setting) bool { return s.Flag == f.Name })
+}
+
+// flagsOf returns the flags that were given and that which takes, each behind a space.
+func flagsOf(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
+	var words strings.Builder
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch {
+		case !which(f):
+		case f.Value.Type() == "bool":
+			words.WriteString(" --" + f.Name + "=" + value)
+		case f.Value.Type() == "stringSlice":
+			words.WriteString(" --" + f.Name + " " + quoted(strings.Trim(value, "[]")))
+		default:
+			words.WriteString(" --" + f.Name + " " + quoted(value))
+		}
+	})
+	return words.String()
+}
+
+// quoted is a word as a shell reads it.
+func quoted(word string) string {
+	if strings.ContainsAny(word, " '\"$\\`*?") || word == "" {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
 }

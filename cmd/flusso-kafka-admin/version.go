@@ -14,7 +14,8 @@ func newVersion(s streams) *cobra.Command {
 		Use:   "version",
 		Short: "Show which build this is",
 		Long: `Show which build this is: its version, the commit it was built from where that is
-known, and the Go release. A version (devel) was built from a checkout.
+known, and the Go release. The version of a build that was not asked to look at its
+checkout is (devel).
 
 JSON: {"version", "revision", "time", "modified", "go"}. Revision and time are
 empty where the build does not know them; modified says that files differed from
@@ -23,11 +24,7 @@ the revision.`,
   flusso-kafka-admin (devel) go1.26.8`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				info = &debug.BuildInfo{}
-			}
-			b := newBuild(info)
+			b := thisBuild()
 			if err := checkFormat(format); err != nil {
 				return err
 			}
@@ -50,6 +47,14 @@ type build struct {
 	Time     string `json:"time"` // of the revision
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
+}
+
+func thisBuild() build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return newBuild(info)
 }
 
 func newBuild(info *debug.BuildInfo) build {

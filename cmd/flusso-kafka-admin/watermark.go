@@ -92,7 +92,11 @@ func markLine(w status.Watermark) string {
 		line += ", " + w.Behind + " positions behind the first lane"
 	}
 	if w.HoldsForSeconds != nil && !caught {
-		line += ", its first unacked item is " + tied(status.Age(*w.HoldsForSeconds)) + " old"
+		its := "its"
+		if len(w.Holders) > 1 {
+			its = "their"
+		}
+		line += ", " + its + " first unacked item is " + tied(status.Age(*w.HoldsForSeconds)) + " old"
 	}
 	return line
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,9 +29,7 @@ end whoever writes. Exit code 2 without a command.`,
 
   no transaction is open on the lanes`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("name a command: " + cmd.CommandPath() + " --help lists them")}
-		},
+		RunE: nameOne,
 	}
 	t := addTarget(cmd, s)
 	cmd.AddCommand(newWriterDescribe(t), newWriterFence(t))

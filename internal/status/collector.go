@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,11 +80,38 @@ func New(cl *kgo.Client, p topics.Pipeline, o Options) (*Collector, error) {
 }
 
 // NoLanesError says that a pipeline has no lane in the cluster.
-type NoLanesError struct{ Pipeline topics.Pipeline }
+type NoLanesError struct {
+	Pipeline topics.Pipeline
+	Others   []topics.Pipeline // those that do have one, sorted
+}
+
+// NewNoLanesError is the error for a pipeline that has none of the lanes that a
+// cluster shows.
+func NewNoLanesError(p topics.Pipeline, shown []topics.Lane) *NoLanesError {
+	e := &NoLanesError{Pipeline: p}
+	for _, l := range shown {
+		e.Others = append(e.Others, l.Pipeline)
+	}
+	slices.SortFunc(e.Others, func(a, b topics.Pipeline) int { return cmp.Compare(a.String(), b.String()) })
+	e.Others = slices.Compact(e.Others)
+	return e
+}
 
 func (e *NoLanesError) Error() string {
-	return fmt.Sprintf("pipeline %[1]s has no lane: the cluster shows no topic %[1]s.lane.SINK: check --brokers, --pipeline and the permission to describe topics, or create them",
-		e.Pipeline)
+	shows := ""
+	if n := len(e.Others); n > 0 {
+		const most = 5
+		var names []string
+		for _, p := range e.Others[:min(n, most)] {
+			names = append(names, p.String())
+		}
+		shows = ", but lanes of " + strings.Join(names, ", ")
+		if n > most {
+			shows += fmt.Sprintf(" and %d more", n-most)
+		}
+	}
+	return fmt.Sprintf("pipeline %[1]s has no lane: the cluster shows no topic %[1]s.lane.SINK%[2]s: check --brokers, --pipeline and the permission to describe topics, or create them",
+		e.Pipeline, shows)
 }
 
 // withTopic returns the lanes that have a topic in the cluster, sorted by sink,
@@ -93,14 +121,18 @@ func withTopic(ctx context.Context, cl *kgo.Client, p topics.Pipeline) ([]topics
 	if err != nil {
 		return nil, kafkaerr.Wrap("list the topics of pipeline "+p.String(), err)
 	}
-	var lanes []topics.Lane
+	var lanes, others []topics.Lane
 	for _, name := range all.Names() {
-		if l, err := topics.ParseLaneTopic(name); err == nil && l.Pipeline == p {
+		switch l, err := topics.ParseLaneTopic(name); {
+		case err != nil:
+		case l.Pipeline == p:
 			lanes = append(lanes, l)
+		default:
+			others = append(others, l)
 		}
 	}
 	if len(lanes) == 0 {
-		return nil, &NoLanesError{p}
+		return nil, NewNoLanesError(p, others)
 	}
 	return sorted(lanes), nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/topics"
 )
 
 func TestCollect(t *testing.T) {
@@ -215,6 +216,11 @@ func TestCollect_NothingAnswers(t *testing.T) {
 		t.Errorf("no lane: got %+v, %v", r, err)
 	}
 	w.add("archive")
+	other := must(topics.NewPipeline("other"))(t)
+	wrong := must(status.New(w.c.Client(t, kgo.WithHooks(new(status.Counter))), other, status.Options{}))(t)
+	if _, err := wrong.Collect(within(t)); !errors.As(err, &none) || len(none.Others) != 1 || none.Others[0] != w.p {
+		t.Errorf("no lane, where another pipeline has one: got %v", err)
+	}
 	c := w.collector(status.Options{Sinks: []string{"archive"}})
 	w.c.Fault(t, kfaketest.Any, kfaketest.Fault{Mode: kfaketest.Disconnect, Times: -1})
 	ctx, cancel := context.WithTimeout(within(t), 500*time.Millisecond)

@@ -144,7 +144,7 @@ func (s *Server) poll(ctx context.Context) {
 		s.state.publish(report, err, time.Now())
 		switch {
 		case err != nil && !failing:
-			s.log.Warn("collecting a report failed, the last one is served as stale", "pipeline", s.cfg.Pipeline, "cause", err)
+			s.log.Warn("collecting a report failed: no report is new, and what is served says so", "pipeline", s.cfg.Pipeline, "cause", err)
 		case err == nil && failing:
 			s.log.Info("collecting reports again", "pipeline", s.cfg.Pipeline)
 		}
