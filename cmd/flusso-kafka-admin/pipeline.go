@@ -42,6 +42,7 @@ func addTarget(cmd *cobra.Command, s streams) *target {
 // addTargetTo registers them on flags of cmd.
 func addTargetTo(cmd *cobra.Command, flags *pflag.FlagSet, s streams) *target {
 	t := &target{streams: s}
+	t.Extra = s.client
 	t.AddFlags(flags, s.getenv)
 	flags.StringVar(&t.name, "pipeline", s.getenv(envPipeline), "`name` of the pipeline ($"+envPipeline+")")
 	flags.StringSliceVar(&t.sinks, "sinks", nil, "sinks of the pipeline (default: those with a topic PIPELINE.lane.SINK)")

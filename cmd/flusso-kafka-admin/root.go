@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/connect"
@@ -30,6 +31,7 @@ type streams struct {
 	configDir func() (string, error)
 	columns   int                        // of the terminal that out is, 0 where it is none
 	size      func() (columns, rows int) // of that terminal, as it is now
+	client    []kgo.Opt                  // more for every Kafka client; nil outside of tests
 }
 
 // run is main without the process: it runs one command and returns its code.

@@ -46,6 +46,10 @@ type Options struct {
 	PasswordFile string // instead of EnvPassword
 	TokenFile    string // instead of EnvToken, for OAUTHBEARER
 
+	// Extra goes to every client after what the other options make: how tests
+	// reach a broker in memory, and see what is asked of it.
+	Extra []kgo.Opt
+
 	getenv func(string) string
 }
 
@@ -114,7 +118,7 @@ func (o *Options) Opts() ([]kgo.Opt, error) {
 	if mechanism != nil {
 		opts = append(opts, kgo.SASL(mechanism))
 	}
-	return opts, nil
+	return append(opts, o.Extra...), nil
 }
 
 func (o *Options) brokers() ([]string, error) {
