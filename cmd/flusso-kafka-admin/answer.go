@@ -23,6 +23,25 @@ func writeJSON(w io.Writer, answer any) error {
 	return enc.Encode(answer)
 }
 
+// answers is where a command answers. What cannot be written there has nothing
+// to do with the cluster, and is told apart from what has.
+type answers struct{ io.Writer }
+
+// Write implements [io.Writer].
+func (a answers) Write(b []byte) (int, error) {
+	n, err := a.Writer.Write(b)
+	if err != nil {
+		err = &unwrittenError{err}
+	}
+	return n, err
+}
+
+// unwrittenError says that an answer could not be written, on a disk that is
+// full for example. It hides its cause, which would look like a broken connection.
+type unwrittenError struct{ cause error }
+
+func (e *unwrittenError) Error() string { return "the answer could not be written: " + e.cause.Error() }
+
 // finding is an error that says what was found, after the answer was given.
 type finding struct{ what []string }
 

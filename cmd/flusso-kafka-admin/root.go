@@ -36,6 +36,7 @@ type streams struct {
 
 // run is main without the process: it runs one command and returns its code.
 func run(ctx context.Context, args []string, s streams) int {
+	s.out = answers{s.out}
 	root := newRoot(s)
 	root.SetArgs(args)
 	root.SetOut(s.out)

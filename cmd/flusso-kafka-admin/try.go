@@ -53,8 +53,14 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 		wrong   *profile.Error
 		unsaid  *unconfirmedError
 		listen  *listenError
+		mute    *unwrittenError
 	)
 	switch path := pathOf(cmd); {
+	case errors.As(err, &mute):
+		if cmd.Flags().Lookup("yes") == nil {
+			return "", ""
+		}
+		return "status", "shows what the command has done: only its answer was lost"
 	case errors.As(err, &wrong):
 		return listProfiles, "lists the profiles"
 	case errors.As(err, &unsaid):
