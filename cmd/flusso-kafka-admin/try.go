@@ -20,8 +20,11 @@ import (
 // program is how the next command begins.
 const program = "flusso-kafka-admin"
 
-// listProfiles is a command that takes no flag that says which cluster.
-const listProfiles = "profile list"
+// Commands that are suggested without the flags that say which cluster.
+const (
+	listProfiles   = "profile list"
+	withoutProfile = "profile show --profile " + profile.None
+)
 
 // try returns the command to try after an error of cmd, with the flags that
 // say which pipeline; empty where the error names one, or there is none.
@@ -33,7 +36,7 @@ func try(cmd *cobra.Command, err error) string {
 	if command == "" {
 		return ""
 	}
-	if !strings.HasSuffix(command, "--help") && command != listProfiles {
+	if !strings.HasSuffix(command, "--help") && command != listProfiles && command != withoutProfile {
 		command += given(cmd)
 	}
 	return program + " " + command + "   # " + about
@@ -61,8 +64,10 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 			return "", ""
 		}
 		return "status", "shows what the command has done: only its answer was lost"
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong) && (strings.HasPrefix(wrong.Where, "-") || strings.HasPrefix(wrong.Where, "$")):
 		return listProfiles, "lists the profiles"
+	case errors.As(err, &wrong): // no command reads that file
+		return withoutProfile, "shows what counts without the profile file"
 	case errors.As(err, &unsaid):
 		return again(cmd) + " --dry-run", "shows what it would do"
 	case isUsage(err):

@@ -172,8 +172,9 @@ func secretIn(line string) string {
 		return ""
 	}
 	for _, m := range secretKey.FindAllStringSubmatch(line, -1) {
-		if key := m[1]; !strings.HasSuffix(strings.ToLower(key), "_file") {
-			return key
+		// With a hyphen, as the flag has it, it is an unknown key.
+		if key := strings.ReplaceAll(strings.ToLower(m[1]), "-", "_"); !strings.HasSuffix(key, "_file") {
+			return m[1]
 		}
 	}
 	return ""

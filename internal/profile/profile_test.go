@@ -120,6 +120,10 @@ func TestF4_NoSecretInAProfile(t *testing.T) {
 			t.Errorf("%s: the error tells the secret: %v", line, err)
 		}
 	}
+	// The name of a file is no secret, also where the key is written as the flag is.
+	if _, err := settle(t, "[profile.a]\nsasl-password-file = \"pw\"\n", nil); err == nil || !strings.Contains(err.Error(), `unknown key "sasl-password-file"`) {
+		t.Errorf("a file by its flag's name: got %v", err)
+	}
 	_, err := settle(t, `profile.a = { brokers = ["b"], sasl_password = "hunter2" }`, nil)
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("in a table on one line: %v", err)
