@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -116,6 +118,16 @@ func cut(s string, columns int) string { return ansi.Truncate(s, columns, "…")
 
 // maxLabel is how wide a label may be that text stands beside.
 const maxLabel = maxColumns / 2
+
+// plain is what others wrote, without what a terminal would act on.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
+}
 
 // paragraph writes text in lines of at most [maxColumns], the first after
 // label, the others indented as far. A label that is too wide for that has a

@@ -7,7 +7,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
+	"unicode"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -185,4 +187,28 @@ func trimLane(ts *testscript.TestScript, _ bool, args []string) {
 	upTo.Add(kadm.Offset{Topic: topic, At: to})
 	_, err = kadm.NewClient(cl).DeleteRecords(ctx, upTo)
 	ts.Check(err)
+}
+
+// Whoever writes a document cannot write to the terminal of who looks at it.
+func TestLanePeek_ControlCharactersDoNotReachATerminal(t *testing.T) {
+	var b strings.Builder
+	v := &peekText{peek: &peek{target: &target{}, values: true}, w: &b}
+	evil := "a\x1b[2J\nb\u009b31m"
+	documents := []string{`{"text":"` + "\u009b31m\x7f" + `"}`, "no JSON " + evil}
+	item := offsets.Item{Item: &flusso.Batch{}}
+	for _, d := range documents {
+		item.Item.(*flusso.Batch).Envelopes = append(item.Item.(*flusso.Batch).Envelopes,
+			flusso.Envelope{Index: "orders", ID: evil, Op: flusso.Upsert, Document: []byte(d)})
+		item.Sizes = append(item.Sizes, len(d))
+	}
+	if err := v.envelopes(item); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	if i := strings.IndexFunc(got, func(r rune) bool { return unicode.IsControl(r) && r != '\n' }); i >= 0 {
+		t.Errorf("%q holds %q", got, got[i:])
+	}
+	if n := strings.Count(got, "upsert  orders/a\uFFFD[2J\uFFFDb\uFFFD31m"); n != 2 {
+		t.Errorf("%d documents have their line:\n%s", n, got)
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
+
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -133,7 +135,7 @@ func (v *peekText) envelopes(i offsets.Item) error {
 	others, widest := 0, 0
 	for k := range b.Envelopes {
 		if e := &b.Envelopes[k]; v.matches(e) {
-			widest = max(widest, utf8.RuneCountInString(e.Index+"/"+e.ID))
+			widest = max(widest, ansi.StringWidth(plain(e.Index+"/"+e.ID)))
 		}
 	}
 	widest = min(widest, maxColumns-24)
@@ -143,10 +145,10 @@ func (v *peekText) envelopes(i offsets.Item) error {
 			others++
 			continue
 		}
-		key := cut(e.Index+"/"+e.ID, widest)
+		key := cut(plain(e.Index+"/"+e.ID), widest)
 		line := fmt.Sprintf("  %s  %s", e.Op, key)
 		if e.Op == flusso.Upsert {
-			line += strings.Repeat(" ", widest-utf8.RuneCountInString(key)) + "  " + size(uint64(i.Sizes[k]))
+			line += strings.Repeat(" ", widest-ansi.StringWidth(key)) + "  " + size(uint64(i.Sizes[k]))
 		}
 		if e.Position != b.Position {
 			line += "  position " + e.Position.String()
@@ -177,18 +179,14 @@ func (v *peekText) document(doc []byte, whole int) []string {
 		doc = doc[:64<<10]
 	}
 	var pretty bytes.Buffer
-	text := ""
-	if json.Indent(&pretty, doc, indent, "  ") == nil {
-		text = indent + strings.ToValidUTF8(pretty.String(), "\uFFFD")
-	} else {
-		text = indent + strings.Map(func(r rune) rune {
-			if r < ' ' && r != '\n' || r == 0x7f {
-				return '\uFFFD'
-			}
-			return r
-		}, strings.ToValidUTF8(string(doc), "\uFFFD"))
+	if json.Indent(&pretty, doc, indent, "  ") != nil {
+		pretty.Reset()
+		pretty.Write(doc)
 	}
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(indent+pretty.String(), "\n")
+	for k := range lines {
+		lines[k] = plain(lines[k])
+	}
 	if v.full {
 		if len(doc) < whole {
 			lines = append(lines, indent+fmt.Sprintf("… the first %s of %s: the item is too large", size(uint64(len(doc))), size(uint64(whole))))

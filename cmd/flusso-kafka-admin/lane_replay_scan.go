@@ -42,9 +42,9 @@ type replayDocument struct {
 
 func (d replayDocument) name() string {
 	if d.ID == "" {
-		return d.Index
+		return plain(d.Index)
 	}
-	return d.Index + "/" + d.ID
+	return plain(d.Index + "/" + d.ID)
 }
 
 func (d replayDocument) outcome(dry, done bool) string {

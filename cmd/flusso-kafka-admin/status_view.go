@@ -108,7 +108,7 @@ func (p *page) findings(r *status.Report, most int) error {
 		case shown[k] > most:
 			continue
 		}
-		if err := paragraph(p, label, f.Text); err != nil {
+		if err := paragraph(p, label, plain(f.Text)); err != nil {
 			return err
 		}
 		if f.Help != "" {
@@ -184,7 +184,7 @@ func idStates(ids []status.WriterID) string {
 
 // memberLine names a member and since when it is there.
 func memberLine(m status.Member, now time.Time) string {
-	text := m.ClientID + " at " + m.Host
+	text := plain(m.ClientID + " at " + m.Host)
 	if m.Process != "" {
 		text += " (process " + m.Process + ")"
 	}

@@ -37,9 +37,11 @@ type view struct {
 	Lanes     []laneView
 	Findings  []findingView
 	Requests  []requestView
-	Unknown   string // why the requests are not known
-	Writer    writerView
-	Cost      string
+	// MoreRequests says that others wait behind those.
+	MoreRequests bool
+	Unknown      string // why the requests are not known
+	Writer       writerView
+	Cost         string
 }
 
 type markView struct {
@@ -138,7 +140,7 @@ func (s *Server) view(snap *snapshot) view {
 			Age: age(seconds(q.Seconds)), SentAt: q.SentAt, Error: q.Error,
 		})
 	}
-	v.Unknown = r.RequestsError
+	v.Unknown, v.MoreRequests = r.RequestsError, r.MoreRequests
 	v.Writer = viewWriter(r)
 	v.Cost = fmt.Sprintf("%s in %s", counted(uint64(max(r.Cost.Requests, 0)), "request", "requests"), brief(r.Cost.Seconds))
 	return v
