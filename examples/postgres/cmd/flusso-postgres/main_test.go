@@ -20,6 +20,8 @@ func TestUsage(t *testing.T) {
 		"no source":               {args: []string{"ingest"}, code: 2, want: "set $FLUSSO_SOURCE_URL"},
 		"no directory":            {args: []string{"sink-bleve"}, code: 2, want: "--dir"},
 		"no brokers":              {args: []string{"sink-bleve", "--dir", "d"}, code: 2, want: "--brokers"},
+		"no command":              {args: nil, code: 2, want: "name a command"},
+		"unknown command":         {args: []string{"ingets"}, code: 2, want: `unknown command "ingets"`},
 		"unknown flag":            {args: []string{"ingest", "--nosuch"}, code: 2, want: "nosuch"},
 		"argument":                {args: []string{"ingest", "now"}, code: 2, want: "now"},
 		"log level":               {args: []string{"ingest", "--log-level", "loud"}, code: 2, want: "--log-level"},

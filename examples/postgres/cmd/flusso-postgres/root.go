@@ -60,7 +60,16 @@ files, or from flags; a flag must not hold a password, since every user of
 the machine can read it.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q: see %s --help", args[0], cmd.CommandPath())
+			}
+			return nil
+		},
+		// A script that starts none of them is told so.
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usagef("name a command: see %s --help", cmd.CommandPath())
+		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.PersistentFlags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
