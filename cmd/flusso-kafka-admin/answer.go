@@ -62,6 +62,9 @@ func found(what []string) error {
 type table struct {
 	right []bool
 	rows  [][]string
+	// spare are columns that are left out, in this order, where there is no
+	// room for all and a name: the JSON has them.
+	spare []int
 }
 
 // headings shows the first row as such, on a terminal.
@@ -73,8 +76,12 @@ func (t *table) headings(p palette) {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// minFirst is how far the first column shrinks for the others.
-const minFirst = 6
+// How far the first column shrinks for the others, and for those that can be
+// spared.
+const (
+	minFirst  = 6
+	goodFirst = 16
+)
 
 // writeTo writes the table in at most [maxColumns] columns; the first one, a
 // name, is cut where that needs it.
@@ -89,12 +96,23 @@ func (t *table) writeTo(w io.Writer) error {
 	for _, n := range widths {
 		total += n
 	}
+	out := make(map[int]bool)
+	for _, i := range t.spare {
+		if total-widths[0]+min(widths[0], goodFirst) <= maxColumns {
+			break
+		}
+		out[i] = true
+		total -= widths[i] + 2
+	}
 	if over := total - maxColumns; over > 0 {
 		widths[0] = max(minFirst, widths[0]-over)
 	}
 	for _, row := range t.rows {
 		var b strings.Builder
 		for i, cell := range row {
+			if out[i] {
+				continue
+			}
 			if i > 0 {
 				b.WriteString("  ")
 			}

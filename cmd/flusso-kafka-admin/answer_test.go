@@ -95,3 +95,38 @@ func TestExplain_TheTailOfAnotherIncarnation(t *testing.T) {
 		t.Errorf("got to %d, held by %q: want 20, held by b", got.Next, got.NextHolders)
 	}
 }
+
+// Positions of 20 digits leave a table its last columns: others go.
+func TestLagOfLargePositionsKeepsItsRates(t *testing.T) {
+	v := manyLanes(1)
+	l := &v.Lanes[0]
+	l.Sink = strings.Repeat("s", flusso.MaxName)
+	l.Acked, l.Tail = 18446744073709551000, 18446744073709551614
+	l.Batches, l.Envelopes, l.Bytes, l.Changes = new(uint64(12345678)), new(uint64(123456789)), new(uint64(1<<40)), new(uint64(123456789))
+	v.rates = map[string]status.Rate{l.Sink: {Seconds: 1, Delivered: &status.Flow{Batches: 1234}, Published: &status.Flow{Batches: 5678}}}
+	p := &page{}
+	if err := writeLag(p, v, v.Lanes); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(p.String()) {
+		if n := ansi.StringWidth(strings.TrimSuffix(line, "\n")); n > maxColumns {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	heading, row, _ := strings.Cut(strings.TrimSuffix(p.String(), "\n"), "\n")
+	if !strings.HasSuffix(heading, "new/s") || !strings.HasSuffix(row, " 5678") || !strings.Contains(row, " 18446744073709551000 ") || !strings.HasPrefix(row, strings.Repeat("s", goodFirst-1)) {
+		t.Errorf("got\n%s", p)
+	}
+	if strings.Contains(heading, "changes") {
+		t.Errorf("got\n%s\nwant no column of changes", p)
+	}
+
+	p = &page{}
+	l.Retention = status.Retention{Milliseconds: new(int64(604800000)), RiskSeconds: new(86400.0)}
+	if err := p.lanes(v, false); err != nil {
+		t.Fatal(err)
+	}
+	if heading, _, _ := strings.Cut(p.String(), "\n"); !strings.HasSuffix(heading, "kept") {
+		t.Errorf("got\n%s", p)
+	}
+}

@@ -25,6 +25,9 @@ the exit code is then 1.
 'seconds>60', 'seconds>5min'; without a word, batches count. A lane whose lag is
 not known matches always. Operators: > >= < <= = !=.
 
+Where large numbers or long names do not leave room for every column, changes,
+bytes, envelopes and tail go first; the JSON has them.
+
 JSON: docs/json.md; one line for each report with --watch.`,
 		Example: `  $ flusso-kafka-admin lag --lag '>0' --sort age --pipeline demo
   sink      acked    tail  batches  envelopes      bytes  changes    age
@@ -82,7 +85,11 @@ func unknownLag(f status.Finding) bool {
 }
 
 func writeLag(p *page, v view, lanes []status.Lane) error {
-	tab := &table{right: []bool{false, true, true, true, true, true, true, true, true, true}}
+	const tail, envelopes, bytes, changes = 2, 4, 5, 6
+	tab := &table{
+		right: []bool{false, true, true, true, true, true, true, true, true, true},
+		spare: []int{changes, bytes, envelopes, tail},
+	}
 	tab.add("sink", "acked", "tail", "batches", "envelopes", "bytes", "changes", "age")
 	if v.rates == nil {
 		tab.right = tab.right[:8]

@@ -233,7 +233,8 @@ func fine(l status.Lane) bool {
 // lanes writes two tables: every lane, and what waits in those where anything
 // does, or moves.
 func (p *page) lanes(v view, fold bool) error {
-	tab := &table{right: []bool{false, false, false, true, true, true, true}}
+	const tail = 4
+	tab := &table{right: []bool{false, false, false, true, true, true, true}, spare: []int{tail}}
 	tab.add("lane", "state", "consumer", "acked", "tail", "batches", "age")
 	risky := slices.ContainsFunc(v.Lanes, finite)
 	if risky {
