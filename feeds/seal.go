@@ -101,6 +101,7 @@ func (s *Session) mark(ctx context.Context, message string) error {
 		for i := range e.State.Streams {
 			if st := &e.State.Streams[i]; st.Number == s.stream {
 				st.Step, st.Last, st.Bytes, st.Message = wire.StreamMarked, s.tail.last, s.tail.bytes, message
+				st.SealedAt = s.tail.at.UnixMilli()
 			}
 		}
 	}))
@@ -257,14 +258,14 @@ func (l *lease) finishSealed(ctx context.Context, but uint64) ([]Commit, error) 
 		if err := l.take(ctx); err != nil {
 			return done, err
 		}
-		st, at := oldestSeal(l.event.State.Streams, but), l.event.At
+		st := oldestSeal(l.event.State.Streams, but)
 		settings, epoch := l.event.Settings, l.event.State.Epoch
 		l.pass()
 		if st.Number == 0 {
 			return done, nil
 		}
 		g := l.client.newStage(l.feed, settings, epoch, st)
-		g.seal(st.Last, st.Message, at)
+		g.seal(st.Last, st.Message, time.UnixMilli(st.SealedAt))
 		g.run(ctx)
 		err := g.err
 		if err == nil {

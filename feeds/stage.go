@@ -348,7 +348,7 @@ func (g *stage) complete(ctx context.Context) error {
 	m := Manifest{
 		Version: manifestVersion, Feed: g.feed.String(), FeedID: g.settings.ID, Stream: g.state.Number, Epoch: g.epoch,
 		Last: g.last, Records: g.last, Bytes: g.staged.Bytes, Keyed: g.settings.Keyed, Latest: g.settings.Latest,
-		Message: g.message, SealedAt: g.sealedAt.UTC(), Packs: g.packs, Index: index,
+		Message: g.message, SealedAt: g.sealedAt.UTC().Truncate(time.Millisecond), Packs: g.packs, Index: index,
 	}
 	g.mu.Unlock()
 	if m.Records > 0 {

@@ -37,6 +37,14 @@ func TestAllocations(t *testing.T) {
 	records := EncodeItem(nil, "p.lane.s", b, h)
 	metadata := Metadata{Offset: 9, Through: 1, Sequence: 2, Epoch: 3, TopicID: [16]byte{1}, Incarnation: "pg-7301:flusso"}
 	formatted := FormatMetadata(metadata)
+	version := uint64(7)
+	feed := make([]Record, 100)
+	for i := range feed {
+		feed[i] = Record{Key: []byte("k"), Payload: []byte("hello"), Version: &version}
+	}
+	end := Append{Stream: 3, Epoch: 7, First: 1, Last: 100, Bytes: 600, At: ms(1_764_452_184_001)}
+	endText, _ := end.AppendText(nil)
+	wal := EncodeBatch(nil, "p.feed.wal", feed, end)
 	for _, tt := range []struct {
 		name string
 		max  float64
@@ -50,6 +58,10 @@ func TestAllocations(t *testing.T) {
 		{"DecodeItem of 100 envelopes", 5, func() { _, _, _ = DecodeItem(records) }},
 		{"Size", 0, func() { _, _ = Size(b) }},
 		{"FormatMetadata", 1, func() { _ = FormatMetadata(metadata) }},
+		{"AppendText of an append", 0, func() { _, _ = end.AppendText(buffer) }},
+		{"ParseAppend", 0, func() { _, _ = ParseAppend(endText) }},
+		{"AppendOf a record inside a batch", 0, func() { _, _, _ = AppendOf(wal[0]) }},
+		{"DecodeBatch of 100 records with versions", 101, func() { _, _, _ = DecodeBatch(wal) }},
 		{"ParseMetadata", 2, func() { _, _ = ParseMetadata(formatted) }},
 	} {
 		if got := testing.AllocsPerRun(100, tt.run); got > tt.max {
@@ -114,6 +126,33 @@ func BenchmarkMetadata(b *testing.B) {
 	for b.Loop() {
 		if _, err := ParseMetadata(s); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParseAppend(b *testing.B) {
+	end := Append{Stream: 3, Epoch: 7, First: 1, Last: 100, Bytes: 600, At: ms(1_764_452_184_001)}
+	text, _ := end.AppendText(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseAppend(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeEvent(b *testing.B) {
+	v := readFeedVectors(b)
+	for _, x := range v.Events {
+		if x.Name != "committed" {
+			continue
+		}
+		r := &kgo.Record{Key: x.Key, Value: x.Value}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := DecodeEvent(r); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }

@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -92,6 +95,8 @@ type StreamState struct {
 	Last    uint64     `json:"last"`              // last sequence: as of that epoch's start while open, else for good
 	Bytes   uint64     `json:"bytes"`             // keys and payloads up to Last
 	Message string     `json:"message,omitempty"` // of a sealed stream
+	// SealedAt is when it was sealed, in ms since 1970; 0 while it is not.
+	SealedAt int64 `json:"sealedAt,omitempty"`
 }
 
 // FeedCommit is a sealed stream that became part of the feed's history.
@@ -124,11 +129,13 @@ func EncodeEvent(topic string, e Event) (*kgo.Record, error) {
 	if reason := e.inconsistency(); reason != "" {
 		return nil, &FormatError{What: whatEvent, Reason: reason, Offset: flusso.NoOffset}
 	}
-	value, err := json.Marshal(eventText{V: Version, At: e.At.UnixMilli(), Event: e})
-	if err != nil {
+	var value bytes.Buffer
+	text := json.NewEncoder(&value)
+	text.SetEscapeHTML(false)
+	if err := text.Encode(eventText{V: Version, At: e.At.UnixMilli(), Event: e}); err != nil {
 		return nil, fmt.Errorf("encode an %s: %w", whatEvent, err)
 	}
-	return &kgo.Record{Topic: topic, Key: []byte(e.Kind), Value: value, Timestamp: e.At}, nil
+	return &kgo.Record{Topic: topic, Key: []byte(e.Kind), Value: bytes.TrimRight(value.Bytes(), "\n"), Timestamp: e.At}, nil
 }
 
 // DecodeEvent is the inverse of [EncodeEvent]; members it does not know are
@@ -137,44 +144,38 @@ func DecodeEvent(r *kgo.Record) (Event, error) {
 	if reason := notUnicode(r.Value); reason != "" {
 		return Event{}, malformed(r, whatEvent, reason)
 	}
-	if _, err := object(r.Value); err != nil {
-		return Event{}, malformed(r, whatEvent, "not a JSON object with each member once")
-	}
-	var version struct {
-		V json.RawMessage `json:"v"`
-	}
-	if err := json.Unmarshal(r.Value, &version); err != nil {
-		return Event{}, malformed(r, whatEvent, err.Error())
+	all, err := object(r.Value)
+	if err != nil {
+		return Event{}, malformed(r, whatEvent, reasonOf(err))
 	}
 	p := pairs{what: whatEvent}
-	v, err := p.number("v", version.V)
+	v, err := p.number("v", all["v"])
 	if err != nil {
 		return Event{}, at(err, r.Topic, flusso.Offset(r.Offset))
 	}
 	if v != Version {
 		return Event{}, at(&VersionError{What: whatEvent, Version: v}, r.Topic, flusso.Offset(r.Offset))
 	}
-	var t eventText
-	if err := json.Unmarshal(r.Value, &t); err != nil {
-		return Event{}, malformed(r, whatEvent, err.Error())
-	}
-	if t.At < 0 {
-		return Event{}, malformed(r, whatEvent, "at is before 1970")
-	}
-	t.Event.At = time.UnixMilli(t.At)
-	if reason := t.inconsistency(); reason != "" {
+	var e Event
+	if reason := e.read(all); reason != "" {
 		return Event{}, malformed(r, whatEvent, reason)
 	}
-	if string(r.Key) != string(t.Kind) {
-		return Event{}, malformed(r, whatEvent, "its key is "+strconv.Quote(shorten(string(r.Key)))+", its kind "+strconv.Quote(string(t.Kind)))
+	if reason := e.inconsistency(); reason != "" {
+		return Event{}, malformed(r, whatEvent, reason)
 	}
-	return t.Event, nil
+	if string(r.Key) != string(e.Kind) {
+		return Event{}, malformed(r, whatEvent, "its key is "+strconv.Quote(shorten(string(r.Key)))+", its kind "+strconv.Quote(string(e.Kind)))
+	}
+	return e, nil
 }
 
 // inconsistency returns what is wrong with the members, or "".
 func (e *Event) inconsistency() string {
 	switch e.Kind {
 	case FeedCreated, LeaseTaken, LeaseKept, FeedDeleting:
+		if e.Stream != 0 {
+			return "event " + string(e.Kind) + " is about no stream, it names " + strconv.FormatUint(e.Stream, 10)
+		}
 	case StreamOpened, StreamResumed, StreamReleased, StreamSealed, StreamCommitted, StreamDiscarded:
 		if e.Stream == 0 || e.Stream > e.State.Newest {
 			return "stream " + strconv.FormatUint(e.Stream, 10) + " of " + strconv.FormatUint(e.State.Newest, 10)
@@ -185,19 +186,35 @@ func (e *Event) inconsistency() string {
 	switch {
 	case (e.Kind == StreamCommitted) != (e.Commit != nil):
 		return "a commit belongs to every event committed and to nothing else"
-	case e.Commit != nil && e.Commit.Number != e.State.Commits:
-		return "commit " + strconv.FormatUint(e.Commit.Number, 10) + " is not the newest, " + strconv.FormatUint(e.State.Commits, 10)
+	case e.WAL < 0 || e.WAL > MaxSequence || e.WAL > 0 && e.Kind != StreamDiscarded:
+		return "a WAL offset above the limit, or on an event that is not discarded"
+	case e.At.UnixMilli() < 0 || e.At.UnixMilli() > MaxSequence:
+		return "at is before 1970 or above the limit"
 	case e.Settings.ID == "" || e.Settings.Bucket == "":
 		return "settings without id or bucket"
 	case e.Settings.Latest != LatestSequence && e.Settings.Latest != LatestVersion:
 		return "unknown rule for the latest record " + strconv.Quote(shorten(e.Settings.Latest))
-	case e.State.Epoch == 0 || e.State.Holder == nil:
-		return "no holder of the lease"
+	case e.Settings.MaxUnsealedBytes > MaxSequence:
+		return "maxUnsealedBytes is above the limit"
 	}
-	return e.State.inconsistency()
+	if reason := e.State.inconsistency(); reason != "" {
+		return reason
+	}
+	if e.Commit == nil {
+		return ""
+	}
+	return e.Commit.inconsistency(e)
 }
 
 func (s *FeedState) inconsistency() string {
+	switch {
+	case s.Epoch == 0 || s.Holder == nil || s.Holder.Name == "":
+		return "no holder of the lease"
+	case max(s.Epoch, s.Newest, s.Commits) > MaxSequence:
+		return "an epoch, stream or commit number above the limit"
+	case s.Commits+uint64(len(s.Streams)) > s.Newest:
+		return strconv.FormatUint(s.Commits, 10) + " commits and " + strconv.Itoa(len(s.Streams)) + " streams without one, of " + strconv.FormatUint(s.Newest, 10) + " streams"
+	}
 	open, before := 0, uint64(0)
 	for _, st := range s.Streams {
 		switch {
@@ -205,10 +222,12 @@ func (s *FeedState) inconsistency() string {
 			return "uncommitted streams are not in order, or above the newest"
 		case st.Step != StreamOpen && st.Step != StreamAbandoned && st.Step != StreamMarked:
 			return "unknown step " + strconv.Quote(shorten(string(st.Step)))
-		case st.From < 0 || st.Epoch == 0 || st.Epoch > s.Epoch:
+		case st.From < 0 || st.From > MaxSequence || st.Epoch == 0 || st.Epoch > s.Epoch:
 			return "stream " + strconv.FormatUint(st.Number, 10) + " without a place in the WAL or an epoch"
-		case st.Last > MaxSequence:
-			return "stream " + strconv.FormatUint(st.Number, 10) + " has a sequence above the limit"
+		case st.SealedAt < 0 || st.SealedAt > MaxSequence || st.SealedAt > 0 && st.Step != StreamMarked:
+			return "stream " + strconv.FormatUint(st.Number, 10) + " has a time of its seal above the limit, or is not sealed"
+		case max(st.Last, st.Bytes) > MaxSequence:
+			return "stream " + strconv.FormatUint(st.Number, 10) + " has a sequence or bytes above the limit"
 		}
 		before = st.Number
 		if st.Step == StreamOpen {
@@ -219,4 +238,30 @@ func (s *FeedState) inconsistency() string {
 		return strconv.Itoa(open) + " streams are open, at most one may be"
 	}
 	return ""
+}
+
+// inconsistency returns what is wrong with the commit that e carries, or "".
+func (c *FeedCommit) inconsistency(e *Event) string {
+	switch {
+	case c.Number == 0 || c.Number != e.State.Commits:
+		return "commit " + strconv.FormatUint(c.Number, 10) + " is not the newest, " + strconv.FormatUint(e.State.Commits, 10)
+	case slices.ContainsFunc(e.State.Streams, func(st StreamState) bool { return st.Number == e.Stream }):
+		return "stream " + strconv.FormatUint(e.Stream, 10) + " has a commit, and is among those without"
+	case c.Last != c.Records || c.Last > MaxSequence || c.First != min(1, c.Last):
+		return strconv.FormatUint(c.Records, 10) + " records from " + strconv.FormatUint(c.First, 10) + " to " + strconv.FormatUint(c.Last, 10)
+	case c.Bytes > MaxSequence || c.WAL < 0 || c.WAL > MaxSequence:
+		return "bytes or WAL offset of the commit above the limit"
+	case c.Manifest == "" || !isHash(c.ManifestHash):
+		return "a commit without a manifest, or without its SHA-256 in lower case hex"
+	}
+	return ""
+}
+
+func isHash(s string) bool {
+	for i := range len(s) {
+		if (s[i] < '0' || s[i] > '9') && (s[i] < 'a' || s[i] > 'f') {
+			return false
+		}
+	}
+	return len(s) == 2*sha256.Size
 }

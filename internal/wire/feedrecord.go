@@ -120,6 +120,8 @@ func decodeRecord(out *Record, r *kgo.Record) error {
 		return err
 	case has && string(mark) != "1":
 		return malformed(r, "record header "+HeaderTombstone, strconv.Quote(shorten(string(mark)))+" is not 1")
+	case has && r.Key == nil:
+		return malformed(r, "record header "+HeaderTombstone, "on a record without a key")
 	}
 	out.Tombstone = has
 	fingerprint, has, err := header(r, HeaderFingerprint)
