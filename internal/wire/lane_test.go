@@ -175,11 +175,16 @@ func jsonString(b []byte) []byte {
 // reader runs the independent reader.
 func reader(t *testing.T, stdin []byte, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	python, err := exec.LookPath("python3")
+	return python(t, stdin, append([]string{"testdata/reader.py"}, args...)...)
+}
+
+func python(t *testing.T, stdin []byte, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	interpreter, err := exec.LookPath("python3")
 	if err != nil {
 		t.Fatalf("python3 runs the independent reader of the wire format and is needed for this test: %v", err)
 	}
-	cmd := exec.CommandContext(t.Context(), python, append([]string{"testdata/reader.py"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), interpreter, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errs
 	err = cmd.Run()
@@ -191,6 +196,10 @@ func TestF5_AnotherLanguageAgrees(t *testing.T) {
 	out, errs, err := reader(t, nil, "vectors", vectorPath)
 	if err != nil || !strings.Contains(out, `"failed": 0`) {
 		t.Errorf("reader.py vectors: %v\n%s%s", err, out, errs)
+	}
+	out, errs, err = python(t, nil, "testdata/feed_reader.py")
+	if err != nil || !strings.Contains(out, `"failed": 0`) {
+		t.Errorf("feed_reader.py vectors: %v\n%s%s", err, out, errs)
 	}
 }
 
