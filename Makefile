@@ -57,9 +57,19 @@ test-unit: ## unit and conformance tests, channel adapter and embedded broker, w
 	$(GO_TEST) $(CHECKED) -timeout 8m $(PACKAGES)
 
 .PHONY: test-python
-test-python: ## read the wire format's test vectors with the Python reader
-	@echo '== Python reader'
+test-python: bin/python/installed ## read the formats' test vectors, and commits of a feed, with readers in Python
+	@echo '== Python readers'
 	python3 internal/wire/testdata/reader.py
+	python3 internal/wire/testdata/feed_reader.py
+	@sample=$$(mktemp -d); trap 'rm -rf "$$sample"' EXIT; set -x; \
+		$(GO_TEST) -count=1 -run '^TestF5_Sample$$' ./feeds -sample "$$sample"; \
+		bin/python/bin/python feeds/testdata/commits.py "$$sample"
+
+# DuckDB and pyarrow come from PyPI, or from where pip is told to look.
+bin/python/installed: feeds/testdata/requirements.txt
+	@rm -rf bin/python; { python3 -m venv bin/python && bin/python/bin/pip install --quiet --disable-pip-version-check -r $<; } || { \
+		echo 'test-python: the readers of commits cannot be installed: that needs the venv module of Python 3 (Debian: python3-venv), and PyPI or a mirror of it (PIP_INDEX_URL)' >&2; exit 1; }
+	@touch $@
 
 .PHONY: test-deploy
 test-deploy: ## dashboard and alert rules against the real exporter

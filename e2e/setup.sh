@@ -19,12 +19,13 @@ need() {
 
 has() { command -v "$1"; }
 has_chromium() { has chromium || has chromium-browser || has google-chrome; }
+has_venv() { python3 -c 'import ensurepip, venv'; }
 has_postgres() { has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
 
 has go >/dev/null || { say "Go is missing: install it from https://go.dev/dl"; exit 1; }
 need make "what you call, .ci/run too" has make
 need "gcc libc6-dev" "the race detector" has "${CC:-gcc}"
-need python3 "the reader of the wire format in Python" has python3
+need "python3 python3-venv" "the readers of the formats in Python" has_venv
 need postgresql "examples/postgres" has_postgres
 need "chromium fonts-inter" "the page of serve in a browser" has_chromium
 need kcat "a lane as other programs read it" has kcat

@@ -81,8 +81,8 @@ func sample(i feeds.Item) sampledRecord {
 // awkwardKeys are an empty key, keys that are no text, beginnings of each
 // other, and long ones with a beginning in common.
 func awkwardKeys() [][]byte {
-	long := bytes.Repeat([]byte("x"), 300)
-	keys := [][]byte{{}, {0}, {0, 0}, {0xff}, {0xff, 0xfe, 0x80}, []byte("k"), []byte("k1"), []byte("k10"), []byte("ü☕"), []byte("'; --")}
+	long, high := bytes.Repeat([]byte("x"), 300), bytes.Repeat([]byte{0xff}, 300)
+	keys := [][]byte{{}, {0}, {0, 0}, {0xff}, {0xff, 0xfe, 0x80}, []byte("k"), []byte("k1"), []byte("k10"), []byte("ü☕"), []byte("'; --"), high, high[:257], append(slices.Clone(high), 0)}
 	for i := range byte(20) {
 		keys = append(keys, append(slices.Clone(long), i), long[:200+i])
 	}

@@ -41,7 +41,7 @@ INDEX = [
 GROUP_BYTES = 8 << 20  # a row group is closed once it holds as much
 BOUND = 256  # bytes of a page's least and greatest key in an index
 
-counts = {"feeds": 0, "commits": 0, "packs": 0, "indexes": 0, "records": 0, "keys": 0, "row groups": 0, "failed": 0}
+counts = {"feeds": 0, "commits": 0, "packs": 0, "indexes": 0, "records": 0, "keys": 0, "row groups": 0, "pages": 0, "failed": 0}
 database = duckdb.connect()
 database.execute("SET TimeZone = 'UTC'")
 
@@ -77,6 +77,29 @@ def structure(path, columns):
             check(path, "compression of " + c.path_in_schema, c.compression, "ZSTD")
             check(path, "offset index of " + c.path_in_schema, c.has_offset_index, True)
     return file.metadata
+
+
+def raw(text):
+    """Bytes, as DuckDB prints them."""
+    return re.sub(rb"\\x([0-9A-F]{2})", lambda m: bytes([int(m[1], 16)]), text.encode("latin-1"))
+
+
+def bounded(path, column, values, limit):
+    """Checks that the bounds of each page are true: readers leave out pages by them."""
+    starts, seen = {}, 0
+    for g in rows("SELECT row_group_id, max(row_group_num_rows) AS n FROM parquet_metadata(?) GROUP BY row_group_id ORDER BY row_group_id", path):
+        starts[g["row_group_id"]] = seen
+        seen += g["n"]
+    for page in rows("SELECT * FROM parquet_page_index(?) WHERE path_in_schema = ?", path, column):
+        first = starts[page["row_group_id"]] + page["first_row_index"]
+        some = [v for v in values[first : first + page["num_rows"]] if v is not None]
+        check(path, "%s of page %d: null" % (column, page["page_id"]), page["null_page"], not some)
+        check(path, "%s of page %d: nulls" % (column, page["page_id"]), page["null_count"], page["num_rows"] - len(some))
+        if some:
+            least, greatest = raw(page["min_value"] or ""), raw(page["max_value"] or "")
+            check(path, "%s of page %d: least %r" % (column, page["page_id"], least), least <= min(some) and len(least) <= limit, True)
+            check(path, "%s of page %d: greatest %r" % (column, page["page_id"], greatest), greatest >= max(some), True)
+        counts["pages"] += 1
 
 
 def checked(bucket, name, sha256, size=None):
@@ -118,10 +141,14 @@ def read_pack(bucket, o, large):
             check(path, "row group %d is closed too early" % g, sum(sizes) < GROUP_BYTES, False)
     if large:
         check(path, "more than one row group", metadata.num_row_groups > 1, True)
+    for column, limit in (("key", 64), ("payload", 16), ("fingerprint", 32)):
+        bounded(path, column, [r[column] for r in out], limit)
     # One record, as somebody looks for it.
     r = out[len(out) // 2]
     same = rows("SELECT payload FROM read_parquet(?) WHERE sequence = ?", path, r["sequence"])
     check(path, "SELECT by sequence", [s["payload"] for s in same], [r["payload"]])
+    same = rows("SELECT sequence FROM read_parquet(?) WHERE payload = ? ORDER BY sequence", path, r["payload"])
+    check(path, "SELECT by payload", [s["sequence"] for s in same], [s["sequence"] for s in out if s["payload"] == r["payload"]])
     return path, out
 
 
@@ -147,6 +174,7 @@ def read_index(bucket, o, records, by_version):
             check(path, "column index of key", (g["column_index_length"] or 0) > 0, True)
     out = rows("SELECT * FROM read_parquet(?, file_row_number = true) ORDER BY file_row_number", path)
     keys = [r["key"] for r in out]
+    bounded(path, "key", keys, BOUND)
     check(path, "order of its keys", keys, sorted(set(keys)))
     want = newest(records, by_version)
     check(path, "keys", keys, sorted(want))

@@ -60,9 +60,11 @@ type IndexWriter struct {
 // NewIndexWriter returns a writer of a key index to w, which the caller closes
 // after it.
 func NewIndexWriter(w io.Writer) *IndexWriter {
-	return &IndexWriter{w: parquet.NewGenericWriter[indexSchema](w, parquet.Compression(codec()), createdBy(),
+	schema := withIndexers("key_index", schemaOfIndexes, map[string]func() parquet.ColumnIndexer{
+		"key": func() parquet.ColumnIndexer { return &keyBounds{limit: indexBound} },
+	})
+	return &IndexWriter{w: parquet.NewGenericWriter[indexSchema](w, schema, parquet.Compression(codec()), createdBy(),
 		parquet.BloomFilters(parquet.SplitBlockFilter(bloomBitsPerKey, "key")),
-		parquet.ColumnIndexSizeLimit(func([]string) int { return indexBound }),
 		parquet.SkipPageStatistics("key"),
 		parquet.SortingWriterConfig(parquet.SortingColumns(parquet.Ascending("key"))),
 		parquet.PageBufferSize(indexPageBytes))}

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -11,7 +12,8 @@ import (
 type Writer struct {
 	w     *parquet.GenericWriter[packSchema]
 	row   [1]parquet.Row
-	group int64 // bytes in the open row group
+	group int64  // bytes in the open row group
+	top   []byte // no payload of the open row group is above it
 	sum   Summary
 	err   error
 }
@@ -26,11 +28,32 @@ type Summary struct {
 
 // NewWriter returns a writer of a pack to w, which the caller closes after it.
 func NewWriter(w io.Writer) *Writer {
-	return &Writer{w: parquet.NewGenericWriter[packSchema](w, parquet.Compression(codec()), createdBy(),
+	p := &Writer{}
+	schema := withIndexers("pack", schemaOfPacks, map[string]func() parquet.ColumnIndexer{
+		"key":         func() parquet.ColumnIndexer { return &keyBounds{limit: keyBound} },
+		"fingerprint": func() parquet.ColumnIndexer { return &opaqueBounds{least: lowFingerprint, greatest: highFingerprint} },
+		"payload": func() parquet.ColumnIndexer {
+			return &opaqueBounds{least: func() []byte { return []byte{} }, greatest: func() []byte { return append([]byte{}, p.top...) }}
+		},
+	})
+	p.w = parquet.NewGenericWriter[packSchema](w, schema, parquet.Compression(codec()), createdBy(),
 		parquet.SkipPageBounds("payload"), parquet.SkipPageStatistics("payload"),
 		parquet.SkipPageBounds("fingerprint"), parquet.SkipPageStatistics("fingerprint"),
-		parquet.PageBufferSize(1<<20), parquet.WriteBufferSize(256<<10))}
+		parquet.SkipPageStatistics("key"),
+		parquet.PageBufferSize(1<<20), parquet.WriteBufferSize(256<<10))
+	return p
 }
+
+// keyBound and payloadBound are how many bytes of a page's least and greatest
+// key, and of a row group's greatest payload, are kept.
+const (
+	keyBound     = 64
+	payloadBound = 16
+)
+
+func lowFingerprint() []byte { return make([]byte, 32) }
+
+func highFingerprint() []byte { return bytes.Repeat([]byte{0xff}, 32) }
 
 // Write adds a row, whose sequence must be the one after the row before. The
 // row may be reused after it. The first error stays.
@@ -41,6 +64,9 @@ func (p *Writer) Write(r *Row) error {
 	if p.sum.Records > 0 && r.Sequence != p.sum.Last+1 {
 		p.err = fmt.Errorf("write pack: sequence %d follows %d", r.Sequence, p.sum.Last)
 		return p.err
+	}
+	if bytes.Compare(r.Payload, p.top) > 0 {
+		p.top = cutHigh(r.Payload, payloadBound)
 	}
 	p.row[0] = appendRow(p.row[0][:0], r)
 	if _, err := p.w.WriteRows(p.row[:]); err != nil {
@@ -58,10 +84,10 @@ func (p *Writer) Write(r *Row) error {
 		p.sum.Keyed++
 	}
 	if p.group += int64(n); p.group >= rowGroupBytes {
-		p.group = 0
 		if err := p.w.Flush(); err != nil {
 			p.err = fmt.Errorf("write pack: %w", err)
 		}
+		p.group, p.top = 0, nil
 	}
 	return p.err
 }
