@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -56,6 +57,7 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 		wrong   *profile.Error
 		unsaid  *unconfirmedError
 		listen  *listenError
+		file    *fs.PathError
 		mute    *unwrittenError
 	)
 	switch path := pathOf(cmd); {
@@ -72,6 +74,8 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 		return again(cmd) + " --dry-run", "shows what it would do"
 	case isUsage(err):
 		return strings.TrimSpace(path + " --help"), "shows how it is called"
+	case errors.As(err, &file):
+		return "", "" // the error names it, and no broker was asked
 	case errors.As(err, &listen):
 		return path + " --listen 127.0.0.1:0", "takes a port that is free, and says which"
 	case kafkaerr.Classify(err) == kafkaerr.Auth && !errors.As(err, &dial):

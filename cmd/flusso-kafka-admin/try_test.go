@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -34,6 +35,7 @@ func TestTheNextCommandToTry(t *testing.T) {
 		{"no lane, where others have some", "status", []string{"--pipeline", "shop"}, &status.NoLanesError{Others: make([]topics.Pipeline, 1)}, ""},
 		{"an action that nobody confirmed", "topic apply", []string{"--pipeline", "shop", "--sinks", "a,b"}, usageError{&unconfirmedError{"it creates"}}, "topic apply --sinks a,b --dry-run --pipeline shop"},
 		{"with what it was called with", "lane retire", []string{"search", "--why", "moved away"}, usageError{&unconfirmedError{"it retires"}}, "lane retire search --why 'moved away' --dry-run"},
+		{"a file that is not there", "lane replay", nil, fmt.Errorf("read: %w", &fs.PathError{Op: "stat", Path: "item.jsonl", Err: fs.ErrNotExist}), ""},
 		{"an address that is taken", "serve", nil, &listenError{errors.New("in use")}, "serve --listen 127.0.0.1:0"},
 		{"unknown sink", "lane peek", nil, &flusso.UnknownSinkError{Sink: "x"}, "lane list"},
 		{"members", "lane accept", []string{"search", "--dry-run"}, &offsets.GroupActiveError{Group: "g"}, "lane describe search"},

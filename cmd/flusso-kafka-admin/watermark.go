@@ -29,6 +29,7 @@ JSON: docs/json.md; one line for each report with --watch.`,
   watermark    493959, held by archive, 229170 positions behind the first lane, its first unacked
                item is 3.2 s old
   incarnation  demo-1-3f11f80d (read from the newest header, in the lane of archive)
+
   sink     floor  through  offset
   archive  acked   493959    4265
   search   acked   723129    5996`,
@@ -120,6 +121,7 @@ func writeWatermark(p *page, v view) error {
 	if err := paragraph(p, p.bold("incarnation  "), incarnationLine(w)); err != nil {
 		return err
 	}
+	p.WriteString("\n")
 	tab := &table{right: []bool{false, false, true, true}}
 	tab.add("sink", "floor", "through", "offset")
 	for _, f := range w.Floors {
