@@ -114,7 +114,7 @@ func TestLagOfLargePositionsKeepsItsRates(t *testing.T) {
 		}
 	}
 	heading, row, _ := strings.Cut(strings.TrimSuffix(p.String(), "\n"), "\n")
-	if !strings.HasSuffix(heading, "new/s") || !strings.HasSuffix(row, " 5678") || !strings.Contains(row, " 18446744073709551000 ") || !strings.HasPrefix(row, strings.Repeat("s", goodFirst-1)) {
+	if !strings.HasSuffix(heading, "published/s") || !strings.HasSuffix(row, " 5678") || !strings.Contains(row, " 18446744073709551000 ") || !strings.HasPrefix(row, strings.Repeat("s", goodFirst-1)) {
 		t.Errorf("got\n%s", p)
 	}
 	if strings.Contains(heading, "changes") {

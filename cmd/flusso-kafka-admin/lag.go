@@ -94,7 +94,7 @@ func writeLag(p *page, v view, lanes []status.Lane) error {
 	if v.rates == nil {
 		tab.right = tab.right[:8]
 	} else {
-		tab.rows[0] = append(tab.rows[0], "acked/s", "new/s")
+		tab.rows[0] = append(tab.rows[0], "acked/s", "published/s")
 	}
 	for _, l := range lanes {
 		c := lagCells(l)
