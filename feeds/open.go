@@ -132,11 +132,18 @@ func (c *Client) usable() error {
 func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) error {
 	tails := make(map[uint64]wire.Append)
 	for _, st := range l.event.State.Streams {
+		resumed := kind == wire.StreamResumed && st.Number == stream
+		if st.Step != wire.StreamOpen && !resumed {
+			continue
+		}
+		tail, err := l.client.tailOf(ctx, l.feed, l.ends[l.feed.WALTopic()], st)
+		if _, hole := errors.AsType[*HoleError](err); hole && !resumed {
+			continue // whoever resumes it is told
+		}
+		if err != nil {
+			return err
+		}
 		if st.Step == wire.StreamOpen {
-			tail, err := l.client.tailOf(ctx, l.feed, l.ends[l.feed.WALTopic()], st)
-			if err != nil {
-				return err
-			}
 			tails[st.Number] = tail
 		}
 	}
@@ -145,8 +152,11 @@ func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) e
 		e.State.Holder = l.client.holder()
 		for i := range e.State.Streams {
 			st := &e.State.Streams[i]
-			if tail, open := tails[st.Number]; open {
-				st.Step, st.Last, st.Bytes = wire.StreamAbandoned, tail.Last, tail.Bytes
+			if tail, known := tails[st.Number]; known {
+				st.Last, st.Bytes = tail.Last, tail.Bytes
+			}
+			if st.Step == wire.StreamOpen {
+				st.Step = wire.StreamAbandoned
 			}
 			if st.Number == stream {
 				st.Step, st.Epoch = wire.StreamOpen, e.State.Epoch

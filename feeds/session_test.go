@@ -94,7 +94,7 @@ func (w world) wal() []string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for next := int64(0); next < int64(ends[feed+".feed.wal"].High); {
+	for next := int64(ends[feed+".feed.wal"].Start); next < int64(ends[feed+".feed.wal"].High); {
 		fetches := cl.PollFetches(w.t.Context())
 		if err := fetches.Err(); err != nil {
 			w.t.Fatal(err)
