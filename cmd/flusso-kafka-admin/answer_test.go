@@ -130,3 +130,13 @@ func TestLagOfLargePositionsKeepsItsRates(t *testing.T) {
 		t.Errorf("got\n%s", p)
 	}
 }
+
+func TestMarkLine(t *testing.T) {
+	for behind, want := range map[string]string{
+		"0": "50, held by search", "1": "50, held by search, 1 position behind the first lane", "20": "50, held by search, 20 positions behind the first lane",
+	} {
+		if got := markLine(status.Watermark{Position: 50, Holders: []string{"search"}, Behind: behind}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

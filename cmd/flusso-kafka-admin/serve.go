@@ -55,7 +55,7 @@ is served is described with it.`,
 	v := &service{target: addTargetTo(cmd, cmd.Flags(), s)}
 	v.incarnation = incarnationFlag(cmd)
 	flags := cmd.Flags()
-	v.listener.addFlags(flags, s, "127.0.0.1:9477")
+	v.addFlags(flags, s, "127.0.0.1:9477")
 	flags.DurationVar(&v.interval, "interval", 2*time.Second, "`time` between two reports")
 	flags.Lookup("timeout").Usage = "how `long` collecting one report may take"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.serve(cmd.Context()) }

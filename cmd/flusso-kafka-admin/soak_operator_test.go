@@ -361,8 +361,17 @@ func (w *soak) reads(who string, rng *rand.Rand) {
 
 func (w *soak) look(who string, rng *rand.Rand, sink string) {
 	looks := [][]string{
-		{"status"}, {"lag"}, {"lane", "list"}, {"lane", "describe", sink}, {"lane", "peek", sink, "--count", "2"}, {"request", "list"},
-		{"writer", "describe"}, {"watermark", "explain"}, {"topic", "plan"}, {"topic", "check"}, {"offset", "translate", sink, "--position", "1"},
+		{"status"},
+		{"lag"},
+		{"lane", "list"},
+		{"lane", "describe", sink},
+		{"lane", "peek", sink, "--count", "2"},
+		{"request", "list"},
+		{"writer", "describe"},
+		{"watermark", "explain"},
+		{"topic", "plan"},
+		{"topic", "check"},
+		{"offset", "translate", sink, "--position", "1"},
 	}
 	w.command(who, rng, looks[rng.IntN(len(looks))]...)
 }

@@ -110,11 +110,11 @@ func given(cmd *cobra.Command) string { return flagsOf(cmd, saysWhich) }
 
 // again is how cmd was called, but for the flags of [given].
 func again(cmd *cobra.Command) string {
-	call := pathOf(cmd)
+	call := []string{pathOf(cmd)}
 	for _, a := range cmd.Flags().Args() {
-		call += " " + quoted(a)
+		call = append(call, quoted(a))
 	}
-	return call + flagsOf(cmd, func(f *pflag.Flag) bool { return !saysWhich(f) })
+	return strings.Join(call, " ") + flagsOf(cmd, func(f *pflag.Flag) bool { return !saysWhich(f) })
 }
 
 // saysWhich reports whether a flag says which cluster and pipeline.

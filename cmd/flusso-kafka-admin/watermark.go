@@ -89,7 +89,11 @@ func markLine(w status.Watermark) string {
 		return line + ", every lane is at it and nothing waits"
 	}
 	line += ", held by " + some(w.Holders, mostHolders)
-	if w.Behind != "0" {
+	switch w.Behind {
+	case "0":
+	case "1":
+		line += ", 1 position behind the first lane"
+	default:
 		line += ", " + w.Behind + " positions behind the first lane"
 	}
 	if w.HoldsForSeconds != nil && !caught {

@@ -181,7 +181,7 @@ func viewMark(w status.Watermark) markView {
 	}
 	var parts []string
 	if n, err := strconv.ParseUint(w.Behind, 10, 64); err == nil && n > 0 {
-		parts = append(parts, group(n)+" positions behind the first lane")
+		parts = append(parts, counted(n, "position", "positions")+" behind the first lane")
 	}
 	if w.HoldsForSeconds != nil && *w.HoldsForSeconds > 0 {
 		parts = append(parts, "first unacked item "+age(seconds(*w.HoldsForSeconds))+" old")
