@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -24,12 +25,32 @@ func (s *Store) PlanAccept(ctx context.Context, lane topics.Lane, to flusso.Offs
 		return Move{}, retiredError(lane, r)
 	}
 	if to < 0 {
-		to = max(st.commit.Offset, st.ends.Start)
+		if to, err = s.acceptedAt(ctx, st); err != nil {
+			return Move{}, err
+		}
 	}
 	if err := st.within(to); err != nil {
 		return Move{}, err
 	}
 	return s.moveTo(ctx, st, to)
+}
+
+// acceptedAt is where a lane goes on when nobody says where.
+func (s *Store) acceptedAt(ctx context.Context, st standing) (flusso.Offset, error) {
+	c := st.commit
+	switch {
+	case !c.Own() || c.Meta.TopicID == st.ends.TopicID && c.Offset <= st.ends.Stable:
+		return min(max(c.Offset, st.ends.Start), st.ends.Stable), nil
+	case c.Meta.TopicID != st.ends.TopicID || c.Meta.Through == flusso.NoPosition:
+		return st.ends.Start, nil
+	}
+	// Truncated, and maybe written on since: what lies at or below what was acked
+	// is the same again, for the source replays it.
+	tr, err := s.TranslatePosition(ctx, st.lane, c.Meta.Through)
+	if errors.Is(err, ErrUnknown) || err == nil && tr.Incarnation != c.Meta.Incarnation {
+		return st.ends.Start, nil
+	}
+	return tr.Offset, err
 }
 
 // within refuses an offset that the log does not have.

@@ -123,3 +123,42 @@ func TestB8_AcceptedGapWithinAnItem(t *testing.T) {
 		t.Fatalf("after: got %+v, want to begin at %s", after, second.Next())
 	}
 }
+
+// TestAcceptOutsideTheLog: whatever a group has committed, there is a place to
+// go on at. What another tool skipped is given up, and nothing that is there of a
+// topic that was recreated or of a log that was truncated.
+func TestAcceptOutsideTheLog(t *testing.T) {
+	c := newCluster(t)
+	s := newScribe(t, c, "audit")
+	s.segment(true, live(10, 2), live(20, 3), live(30, 1))
+	store := offsets.New(c.Client(t))
+	tr := s.read()
+	far := tr.high + 100
+	_, ends := start(t, store, s.lane)
+	check := func(what string, want flusso.Offset, through flusso.Position, givenUp uint64) {
+		t.Helper()
+		m, err := store.PlanAccept(within(t), s.lane, flusso.NoOffset)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if m.Offset != want || m.Meta.Through != through || m.GivenUp() != givenUp || m.Meta.TopicID != ends.TopicID || m.Attach != nil {
+			t.Fatalf("%s: got %+v, want offset %s through %s, %d given up", what, m, want, through, givenUp)
+		}
+	}
+	s.mirrors(&tr.items[0])
+	commit(t, c, s.lane.Group(), s.lane, far, "set by hand")
+	check("a foreign commit beyond the end", tr.items[2].Next(), 30, 2)
+
+	truncated := func(m *wire.Metadata) { m.Offset, m.Sequence = far, 50 }
+	s.acks(&tr.items[1], truncated)
+	check("a truncated log", tr.items[1].Next(), 20, 0)
+	s.acks(&tr.items[1], truncated, func(m *wire.Metadata) { m.Incarnation = "db:other" })
+	check("a truncated log that goes on in another incarnation", tr.start, flusso.NoPosition, 0)
+	s.acks(&tr.items[1], truncated, func(m *wire.Metadata) { m.Through = flusso.NoPosition })
+	check("a truncated log of which nothing with a position was acked", tr.start, flusso.NoPosition, 0)
+
+	for _, off := range []flusso.Offset{tr.items[1].Next(), far} {
+		s.acks(&tr.items[1], func(m *wire.Metadata) { m.Offset, m.TopicID = off, [16]byte{1} })
+		check("a recreated topic", tr.start, flusso.NoPosition, 0)
+	}
+}

@@ -20,6 +20,10 @@ type Found struct {
 // item is acked.
 func (f Found) Next() flusso.Offset { return f.At + 1 }
 
+// cut reports whether the first records of the item are gone, in a log that
+// begins at start.
+func (f Found) cut(start flusso.Offset) bool { return f.At-start+1 < flusso.Offset(f.Header.Records) }
+
 // The size of an index: how many headers it keeps next to the tail and next
 // to the mark on each side, and at most in all.
 const (

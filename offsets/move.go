@@ -212,7 +212,7 @@ func (s *Store) moveTo(ctx context.Context, st standing, off flusso.Offset) (Mov
 		case errors.Is(err, ErrUnknown): // an empty lane: whatever comes next begins it
 		case err != nil:
 			return Move{}, err
-		case first.At-st.ends.Start+1 < flusso.Offset(first.Header.Records):
+		case first.cut(st.ends.Start):
 			// The log begins within an item: what is left of it is of no use.
 			at, meta = first.Next(), upTo(first.Header)
 		case first.Header.Sequence > 1:

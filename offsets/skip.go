@@ -63,6 +63,11 @@ func (s *Store) PlanSkip(ctx context.Context, lane topics.Lane) (Skip, error) {
 	if _, damaged := errors.AsType[*wire.FormatError](err); damaged {
 		item, err = s.behindDamage(ctx, lane, from, err)
 	}
+	if err == nil && d.Sequence == 0 && from == st.ends.Start && item.cut(from) {
+		// The log was trimmed into an item: a consumer passes what is left of it.
+		from = item.Next()
+		item, err = s.From(ctx, lane, from)
+	}
 	if errors.Is(err, ErrUnknown) {
 		return Skip{}, &NothingWaitsError{Lane: lane, At: from}
 	}

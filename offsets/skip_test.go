@@ -72,6 +72,31 @@ func TestPlanSkipRefuses(t *testing.T) {
 	}
 }
 
+// TestPlanSkipBehindACutItem: a lane is trimmed up to the last record of an
+// acked item. What is left of that is nothing that a sink gets: the item behind
+// it is the one that goes.
+func TestPlanSkipBehindACutItem(t *testing.T) {
+	c := newCluster(t)
+	s := newScribe(t, c, "audit")
+	s.segment(true, live(10, 3), live(20, 3), live(30, 1))
+	store := offsets.New(c.Client(t))
+	tr := s.read()
+	s.mirrors(&tr.items[1])
+	s.trim(tr.items[0].At)
+	commit(t, c, s.lane.Group(), s.lane, tr.items[0].At, "set by hand")
+	skip := must(store.PlanSkip(within(t), s.lane))(t)
+	if skip.Item.At != tr.items[1].At || skip.From != tr.items[0].Next() || skip.Move.Offset != tr.items[1].Next() {
+		t.Fatalf("got %+v, want the item at %s", skip, tr.items[1].At)
+	}
+	s.trim(tr.items[2].Next())
+	s.segment(true, live(40, 1))
+	s.trim(s.read().high)
+	commit(t, c, s.lane.Group(), s.lane, 0, "set by hand")
+	if skip, err := store.PlanSkip(within(t), s.lane); err == nil {
+		t.Fatalf("in an empty log: got %+v", skip)
+	}
+}
+
 // TestApplyRefusedButCarriedOut: a broker that cannot replicate a commit in time
 // says that the coordinator is not available, and may have written it. The
 // move is then made, and neither made twice nor called somebody else's.

@@ -22,9 +22,10 @@ somebody moved its group forward. The sink must be stopped; one that was killed
 leaves its group after its session timeout, 10 s. While the group has members
 nothing is committed, and the exit code is 1, with --dry-run too.
 
-The offset is where its group stands, or the log start where that is gone, or
---to. From then on the watermark counts the items below as acked: seed the sink
-again with "request send", or know that it does without them.`,
+The offset is where its group stands, or the nearest that the log has, or --to.
+Where the topic was recreated or its log truncated, nothing that is there is given
+up: it comes, maybe again. From then on the watermark counts the items below as
+acked: seed the sink again with "request send", or know that it does without them.`,
 		Example: `  $ flusso-kafka-admin lane accept search --to 10 --dry-run
   group shop.sink.search: offset 8 → 10, acked through 40 → 50 (dry run, nothing committed)
   given up: 1 item, with the positions above 40 and up to 50
