@@ -106,6 +106,10 @@ var rules = []rule{
 		why: "the format is about records: no request, no cluster",
 	},
 	{
+		pkg: "internal/records", ours: []string{"internal/wire"},
+		why: "records as text and bytes: neither a feed nor a broker",
+	},
+	{
 		pkg: "internal/lanefile", ours: []string{"", "internal/wire"}, others: []string{kgo},
 		why: "the file of a skipped item is about records: no request, no cluster",
 	},
@@ -191,12 +195,12 @@ var rules = []rule{
 	{
 		pkg: "cmd/...",
 		ours: []string{
-			"", "kafka", "topics", "offsets", "requests", "watermark",
+			"", "kafka", "topics", "offsets", "requests", "watermark", "feeds", "internal/records",
 			"internal/lanefile", "internal/members", "internal/profile",
 			"internal/status", "internal/exporter", "internal/web", "internal/httpd", "internal/gateway", "internal/lease", "internal/access", "internal/checkup", "internal/connect", "internal/demo", "internal/embedded", "internal/kafkaerr", "internal/wire",
 		},
-		others: []string{twmb, "github.com/spf13/", "github.com/charmbracelet/x/ansi", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/"},
-		why:    "the shell around the leaves; only its demo, and what publishes a skipped item back, open the adapter",
+		others: []string{twmb, "github.com/spf13/", "github.com/charmbracelet/x/ansi", "golang.org/x/sync/", "golang.org/x/term", "github.com/prometheus/client_golang/", "gocloud.dev/"},
+		why:    "the shell around the leaves; only its demo, and what publishes a skipped item back, open the adapter. It alone chooses the stores of a bucket",
 	},
 }
 

@@ -117,7 +117,7 @@ func (t *target) sinkNames(cmd *cobra.Command, typed string) []string {
 
 // completing asks a cluster for what a shell completes. Nobody reads an error
 // there: what could not be asked is not completed.
-func (t *target) completing(cmd *cobra.Command, ask func(context.Context, *connect.Client) error) {
+func (t *connection) completing(cmd *cobra.Command, ask func(context.Context, *connect.Client) error) {
 	ctx := cmd.Context()
 	if ctx == nil {
 		ctx = context.Background()
@@ -135,11 +135,9 @@ func (t *target) completing(cmd *cobra.Command, ask func(context.Context, *conne
 	_ = ask(ctx, client) // see above
 }
 
-// addCompletions registers how the flags of a target are completed.
-func (t *target) addCompletions(cmd *cobra.Command) {
+// addCompletions registers how the flags of a connection are completed.
+func (t *connection) addCompletions(cmd *cobra.Command) {
 	for flag, complete := range map[string]cobra.CompletionFunc{
-		"pipeline":       completePipelines(t),
-		"sinks":          completeSinkList(t),
 		"format":         completeFormats,
 		"profile":        completeProfiles(t.streams),
 		"sasl-mechanism": cobra.FixedCompletions(connect.Mechanisms(), cobra.ShellCompDirectiveNoFileComp),

@@ -25,9 +25,11 @@ const grace = 900 * time.Millisecond
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := make(chan int, 1)
+	windUp := &winding{}
 	go func() {
 		code <- run(ctx, os.Args[1:], streams{
-			out: os.Stdout, err: os.Stderr, called: os.Args[0], getenv: os.Getenv, configDir: os.UserConfigDir, columns: columns(os.Stdout),
+			in: os.Stdin, out: os.Stdout, err: os.Stderr, called: os.Args[0], getenv: os.Getenv, configDir: os.UserConfigDir,
+			columns: columns(os.Stdout), errColumns: columns(os.Stderr), windUp: windUp,
 			size: func() (int, int) {
 				columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
 				if err != nil {
@@ -47,7 +49,7 @@ func main() {
 	select {
 	case c := <-code:
 		os.Exit(c)
-	case <-time.After(grace):
+	case <-time.After(windUp.get()):
 		fmt.Fprintln(os.Stderr, "flusso-kafka-admin: interrupted, and did not wind up in time")
 		os.Exit(exitFailed)
 	}

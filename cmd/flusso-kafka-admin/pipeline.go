@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flusso/flusso-kafka/internal/connect"
-	"github.com/flusso/flusso-kafka/internal/profile"
 	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
@@ -25,13 +23,10 @@ const envPipeline = "FLUSSO_KAFKA_PIPELINE"
 // target is what every command on a pipeline takes: which cluster, which
 // pipeline, and how to answer.
 type target struct {
-	streams
-	connect.Options
+	connection
 
-	name    string // of the pipeline
-	sinks   []string
-	timeout time.Duration
-	format  string
+	name  string // of the pipeline
+	sinks []string
 }
 
 // addTarget registers the flags on cmd and on the commands below it.
@@ -41,15 +36,13 @@ func addTarget(cmd *cobra.Command, s streams) *target {
 
 // addTargetTo registers them on flags of cmd.
 func addTargetTo(cmd *cobra.Command, flags *pflag.FlagSet, s streams) *target {
-	t := &target{streams: s}
-	t.Extra = s.client
-	t.AddFlags(flags, s.getenv)
+	t := &target{connection: connection{streams: s}}
+	t.add(cmd, flags)
 	flags.StringVar(&t.name, "pipeline", s.getenv(envPipeline), "`name` of the pipeline ($"+envPipeline+")")
 	flags.StringSliceVar(&t.sinks, "sinks", nil, "sinks of the pipeline (default: those with a topic PIPELINE.lane.SINK)")
-	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how `long` all of it may take")
-	flags.StringVar(&t.format, "format", "text", "text or json")
-	flags.String("profile", "", "`name` of a profile for what is not given, or none ($"+profile.EnvProfile+")")
-	t.addCompletions(cmd)
+	// Each fails for a flag that is not there: TestCompletion would miss it.
+	_ = cmd.RegisterFlagCompletionFunc("pipeline", completePipelines(t))
+	_ = cmd.RegisterFlagCompletionFunc("sinks", completeSinkList(t))
 	return t
 }
 
@@ -90,21 +83,10 @@ func (t *target) check() (topics.Pipeline, error) {
 	if t.name == "" {
 		return topics.Pipeline{}, usageError{fmt.Errorf("no pipeline named: give --pipeline or set %s, or choose a profile that names one with --profile (profile list)", envPipeline)}
 	}
-	if t.timeout <= 0 {
-		return topics.Pipeline{}, usageError{fmt.Errorf("--timeout %s: give a positive one", t.timeout)}
-	}
-	if err := checkFormat(t.format); err != nil {
+	if err := t.connection.check(); err != nil {
 		return topics.Pipeline{}, err
 	}
 	return topics.NewPipeline(t.name)
-}
-
-// checkFormat refuses a format that there is not.
-func checkFormat(format string) error {
-	if format != "text" && format != "json" {
-		return usageError{fmt.Errorf("--format %q: text or json", format)}
-	}
-	return nil
 }
 
 // lanes returns the lanes that --sinks names, else those that have a topic.

@@ -52,6 +52,7 @@ broker is asked. JSON: see docs/json.md.`,
   sasl-user           ops                                            profile prod
   sasl-password-file  /home/ops/.config/flusso-kafka/prod.password   profile prod
   sasl-token-file     -                                              default
+  embedded            -                                              default
   pipeline            orders                                         $FLUSSO_KAFKA_PIPELINE
   sinks               -                                              default
   timeout             5s                                             --timeout
@@ -61,6 +62,7 @@ broker is asked. JSON: see docs/json.md.`,
 		Args: noArgs,
 	}
 	t := addTarget(cmd, s)
+	addEmbedded(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settled, err := settle(cmd, s)
 		if err != nil {

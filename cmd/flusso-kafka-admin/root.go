@@ -24,14 +24,17 @@ const (
 
 // streams is where a command reads from and writes to.
 type streams struct {
+	in       io.Reader // nil for nothing
 	out, err io.Writer
 	called   string // how the program was called; empty for by its name
 	getenv   func(string) string
+	windUp   *winding // nil where nobody waits
 	// configDir returns the user's configuration directory; nil where there is none.
-	configDir func() (string, error)
-	columns   int                        // of the terminal that out is, 0 where it is none
-	size      func() (columns, rows int) // of that terminal, as it is now
-	client    []kgo.Opt                  // more for every Kafka client; nil outside of tests
+	configDir  func() (string, error)
+	columns    int                        // of the terminal that out is, 0 where it is none
+	errColumns int                        // likewise of err
+	size       func() (columns, rows int) // of that terminal, as it is now
+	client     []kgo.Opt                  // more for every Kafka client; nil outside of tests
 }
 
 // run is main without the process: it runs one command and returns its code.
@@ -91,6 +94,10 @@ well, 1 something was found or failed, 2 the command was not understood.`,
 	})
 	root.AddCommand(
 		newDemo(s),
+		newAppend(s),
+		newRead(s),
+		newLatest(s),
+		newFeed(s),
 		newStatus(s),
 		newLag(s),
 		newWatermark(s),

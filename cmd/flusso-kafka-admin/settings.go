@@ -22,6 +22,7 @@ func settings() []profile.Setting {
 		{Flag: "sasl-user"},
 		{Flag: "sasl-password-file", File: true, Secret: connect.EnvPassword},
 		{Flag: "sasl-token-file", File: true, Secret: connect.EnvToken},
+		{Flag: "embedded", File: true},
 		{Flag: "pipeline"},
 		{Flag: "sinks"},
 		{Flag: "timeout"},

@@ -34,6 +34,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	}
 
 	cmd := &cobra.Command{}
+	addEmbedded(cmd)
 	addTarget(cmd, streams{out: io.Discard, err: io.Discard, getenv: func(string) string { return "" }})
 	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "profile" && !slices.ContainsFunc(settings(), func(s profile.Setting) bool { return s.Flag == f.Name }) {

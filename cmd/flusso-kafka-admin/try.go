@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/profile"
@@ -60,6 +61,9 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 		file    *fs.PathError
 		mute    *unwrittenError
 	)
+	if command, about, ok := tryFeed(cmd, err); ok {
+		return command, about
+	}
 	switch path := pathOf(cmd); {
 	case errors.As(err, &mute):
 		if cmd.Flags().Lookup("yes") == nil {
@@ -98,6 +102,33 @@ func tryOf(cmd *cobra.Command, err error) (command, about string) {
 		return "status", "says what helps against each finding"
 	}
 	return "", ""
+}
+
+// tryFeed is tryOf for the commands on feeds.
+func tryFeed(cmd *cobra.Command, err error) (command, about string, ok bool) {
+	if cmd.Flag("embedded") == nil || cmd.Flag("pipeline") != nil {
+		return "", "", false
+	}
+	feed := cmd.Flags().Arg(0)
+	var (
+		exists *feeds.ExistsError
+		stream *feeds.NoStreamError
+		many   *feeds.StreamsError
+		full   *feeds.FullError
+		held   *heldError
+		what   finding
+	)
+	switch {
+	case errors.Is(err, feeds.ErrNoFeed):
+		return "feed list", "lists the feeds", true
+	case errors.As(err, &exists), errors.As(err, &stream), errors.As(err, &many), errors.As(err, &full), errors.As(err, &held), errors.Is(err, feeds.ErrNoOpenStream):
+		return "feed describe " + feed, "shows its settings, its holder and its streams", true
+	case errors.As(err, &what):
+		return "", "", true
+	case kafkaerr.Classify(err) == kafkaerr.Auth:
+		return "profile show", "shows who is connected, docs/security.md who may do what", true
+	}
+	return "", "", false
 }
 
 // pathOf is the path of a command without the program's name.

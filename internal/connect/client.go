@@ -26,8 +26,13 @@ type Client struct {
 	*kgo.Client
 
 	options *Options
+	opts    []kgo.Opt
 	tried   *tried
 }
+
+// Opts returns what other clients of the same command need to reach the same
+// brokers; Explain knows what they tried, too.
+func (c *Client) Opts() []kgo.Opt { return slices.Clone(c.opts) }
 
 // Dial returns a client after a broker answered it, or an [*Error] that says
 // what was tried within ctx and what to do. extra goes to the client after the
@@ -45,7 +50,7 @@ func (o *Options) Dial(ctx context.Context, extra ...kgo.Opt) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the Kafka client: %w", err)
 	}
-	c := &Client{Client: cl, options: o, tried: seen}
+	c := &Client{Client: cl, options: o, opts: opts, tried: seen}
 	if err := cl.Ping(ctx); err != nil {
 		err = c.Explain(ctx, err)
 		cl.Close()
