@@ -17,6 +17,17 @@ import (
 // maxColumns is the width that text answers keep to.
 const maxColumns = 100
 
+// minColumns is how narrow they become on a screen that is narrower.
+const minColumns = 60
+
+// widthOf is how wide lines may be that are written to w.
+func widthOf(w io.Writer) int {
+	if p, ok := w.(*page); ok {
+		return p.width()
+	}
+	return maxColumns
+}
+
 // writeJSON writes an answer as indented JSON. Its fields are only ever added to.
 func writeJSON(w io.Writer, answer any) error {
 	enc := json.NewEncoder(w)
@@ -83,10 +94,10 @@ const (
 	goodFirst = 16
 )
 
-// writeTo writes the table in at most [maxColumns] columns; the first one, a
+// writeTo writes the table in at most [widthOf] columns; the first one, a
 // name, is cut where that needs it.
 func (t *table) writeTo(w io.Writer) error {
-	widths := make([]int, len(t.right))
+	widths, most := make([]int, len(t.right)), widthOf(w)
 	for _, row := range t.rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], ansi.StringWidth(cell))
@@ -98,13 +109,13 @@ func (t *table) writeTo(w io.Writer) error {
 	}
 	out := make(map[int]bool)
 	for _, i := range t.spare {
-		if total-widths[0]+min(widths[0], goodFirst) <= maxColumns {
+		if total-widths[0]+min(widths[0], goodFirst) <= most {
 			break
 		}
 		out[i] = true
 		total -= widths[i] + 2
 	}
-	if over := total - maxColumns; over > 0 {
+	if over := total - most; over > 0 {
 		widths[0] = max(minFirst, widths[0]-over)
 	}
 	for _, row := range t.rows {
@@ -124,7 +135,7 @@ func (t *table) writeTo(w io.Writer) error {
 				b.WriteString(cell + pad)
 			}
 		}
-		if _, err := fmt.Fprintln(w, cut(strings.TrimRight(b.String(), " "), maxColumns)); err != nil {
+		if _, err := fmt.Fprintln(w, cut(strings.TrimRight(b.String(), " "), most)); err != nil {
 			return err
 		}
 	}
@@ -133,9 +144,6 @@ func (t *table) writeTo(w io.Writer) error {
 
 // cut shortens s to so many columns; colours do not count.
 func cut(s string, columns int) string { return ansi.Truncate(s, columns, "…") }
-
-// maxLabel is how wide a label may be that text stands beside.
-const maxLabel = maxColumns / 2
 
 // plain is what others wrote, without what a terminal would act on.
 func plain(s string) string {
@@ -147,23 +155,23 @@ func plain(s string) string {
 	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
 }
 
-// paragraph writes text in lines of at most [maxColumns], the first after
-// label, the others indented as far. A label that is too wide for that has a
+// paragraph writes text in lines of at most [widthOf], the first after label,
+// the others indented as far. A label that takes more than half of that has a
 // line of its own; a word that is (a name can't be broken) stands further left.
 func paragraph(w io.Writer, label, text string) error {
-	width := ansi.StringWidth(label)
+	width, most := ansi.StringWidth(label), widthOf(w)
 	line := label
 	empty := true
 	var lines []string
-	if width > maxLabel {
+	if width > most/2 {
 		lines, width = append(lines, strings.TrimRight(label, " ")), 2
 		line = strings.Repeat(" ", width)
 	}
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || r == '\n' }) {
 		word = strings.ReplaceAll(word, noBreak, " ")
-		if !empty && ansi.StringWidth(line)+1+ansi.StringWidth(word) > maxColumns {
+		if !empty && ansi.StringWidth(line)+1+ansi.StringWidth(word) > most {
 			lines = append(lines, line)
-			line, empty = strings.Repeat(" ", max(0, min(width, maxColumns-ansi.StringWidth(word)))), true
+			line, empty = strings.Repeat(" ", max(0, min(width, most-ansi.StringWidth(word)))), true
 		}
 		if !empty {
 			line += " "

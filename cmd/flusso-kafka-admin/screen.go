@@ -17,13 +17,13 @@ type screen struct {
 }
 
 // draw shows a page, cut to the terminal, with a line below it. The page is
-// made for the rows that there are.
-func (s *screen) draw(page func(rows int) string, below string) error {
+// made for the columns and rows that there are.
+func (s *screen) draw(page func(columns, rows int) string, below string) error {
 	columns, rows := s.size()
 	if columns <= 0 || rows <= 1 {
 		columns, rows = maxColumns, 24
 	}
-	lines := strings.Split(strings.TrimRight(page(rows-1), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(page(columns, rows-1), "\n"), "\n")
 	if over := len(lines) - (rows - 1); over > 0 {
 		lines = append(lines[:rows-2], fmt.Sprintf("… %d more lines: a taller terminal shows them, or fewer lanes by --sinks", over+1))
 	}

@@ -32,8 +32,9 @@ func TestScreenRedrawsInPlace(t *testing.T) {
 	w := &writes{}
 	s := &screen{out: w, size: func() (int, int) { return 20, 6 }}
 	rows := 0
-	page := func(text string) func(int) string {
-		return func(n int) string { rows = n; return text }
+	columns := 0
+	page := func(text string) func(int, int) string {
+		return func(c, n int) string { columns, rows = c, n; return text }
 	}
 	if err := s.draw(page("one\n"+strings.Repeat("wide", 10)+"\n"), "below"); err != nil {
 		t.Fatal(err)
@@ -41,8 +42,8 @@ func TestScreenRedrawsInPlace(t *testing.T) {
 	if err := s.draw(page(strings.Repeat("line\n", 30)), "below"); err != nil {
 		t.Fatal(err)
 	}
-	if rows != 5 {
-		t.Errorf("a page is made for %d rows, want 5: the last is for what stands below", rows)
+	if rows != 5 || columns != 20 {
+		t.Errorf("a page is made for %d rows of %d columns, want 5 of 20: the last is for what stands below", rows, columns)
 	}
 	if err := errors.Join(s.close(), s.close()); err != nil {
 		t.Fatal(err)
@@ -118,6 +119,25 @@ func TestStatusFitsItsRows(t *testing.T) {
 		}
 		if n := strings.Count(text, "\n"); folded && n > rows {
 			t.Errorf("%d lines on %d rows", n, rows)
+		}
+	}
+}
+
+// On a screen that is narrower, text goes on below and nothing of it is cut.
+func TestStatusFitsItsColumns(t *testing.T) {
+	for columns, most := range map[int]int{0: maxColumns, 200: maxColumns, 80: 80, 10: minColumns} {
+		v := manyLanes(2)
+		v.Findings = []status.Finding{{Severity: status.Failure, Code: status.CodeNoConsumer, Sink: "s01", Text: strings.Repeat("nobody is there ", 20) + "at all"}}
+		p := &page{columns: columns}
+		if err := writeStatus(p, v); err != nil {
+			t.Fatal(err)
+		}
+		widest := 0
+		for line := range strings.Lines(p.String()) {
+			widest = max(widest, ansi.StringWidth(strings.TrimSuffix(line, "\n")))
+		}
+		if widest > most || widest < most-len("nobody is") || !strings.Contains(strings.Join(strings.Fields(p.String()), " "), "at all") || strings.Contains(p.String(), "…") {
+			t.Errorf("%d columns: a line of %d, want at most %d, and nothing cut:\n%s", columns, widest, most, p)
 		}
 	}
 }

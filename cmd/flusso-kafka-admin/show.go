@@ -57,7 +57,16 @@ type view struct {
 type page struct {
 	bytes.Buffer
 	palette
-	rows int // that it should do with; 0 for any number
+	// What it should do with; 0 for [maxColumns] and for any number of rows.
+	columns, rows int
+}
+
+// width is how wide lines may be.
+func (p *page) width() int {
+	if p.columns <= 0 {
+		return maxColumns
+	}
+	return max(minColumns, min(p.columns, maxColumns))
 }
 
 // answer is what a command makes of a report.
@@ -210,7 +219,7 @@ func (w *watch) write(s *screen, v view, failed error) error {
 		return writeLine(w.out, w.json(v))
 	}
 	if s == nil {
-		text, err := w.page(v, failed, 0)
+		text, err := w.page(v, failed, 0, 0)
 		if err != nil {
 			return err
 		}
@@ -225,18 +234,19 @@ func (w *watch) write(s *screen, v view, failed error) error {
 		below = fmt.Sprintf("%s, %d requests in %.0f ms; %s", v.At.Local().Format("15:04:05"), v.Cost.Requests, v.Cost.Seconds*1000, below)
 	}
 	var perr error
-	err := s.draw(func(rows int) (text string) {
-		text, perr = w.page(v, failed, rows)
+	err := s.draw(func(columns, rows int) (text string) {
+		text, perr = w.page(v, failed, columns, rows)
 		return text
 	}, w.palette().faint(below))
 	return errors.Join(perr, err)
 }
 
 // page is a report in text, or why there is none.
-func (w *watch) page(v view, failed error, rows int) (string, error) {
-	p := &page{palette: w.palette(), rows: rows}
+func (w *watch) page(v view, failed error, columns, rows int) (string, error) {
+	p := &page{palette: w.palette(), columns: columns, rows: rows}
 	if failed != nil {
-		return p.bad("no answer") + "  " + failed.Error() + "\n", nil //nolint:nilerr // the page shows it
+		err := paragraph(p, p.bad("no answer")+"  ", failed.Error())
+		return p.String(), err
 	}
 	err := w.text(p, v)
 	return p.String(), err
@@ -247,7 +257,7 @@ func (w *watch) leave(v view, failed error) error {
 	if v.Report == nil && failed == nil {
 		return nil
 	}
-	text, err := w.page(v, failed, 0)
+	text, err := w.page(v, failed, 0, 0)
 	if err != nil {
 		return err
 	}

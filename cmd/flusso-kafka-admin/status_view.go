@@ -261,7 +261,7 @@ func (p *page) lanes(v view, fold bool) error {
 	}
 	if len(folded) > 0 {
 		text := fmt.Sprintf("%d more are fine: %s", len(folded), strings.Join(folded, ", "))
-		if _, err := fmt.Fprintln(p, p.faint(cut(text, maxColumns))); err != nil {
+		if _, err := fmt.Fprintln(p, p.faint(cut(text, p.width()))); err != nil {
 			return err
 		}
 	}
@@ -270,7 +270,11 @@ func (p *page) lanes(v view, fold bool) error {
 
 // waiting is the second table.
 func (p *page) waiting(v view) error {
+	const changes, bytesRate = 3, 6
 	tab := &table{right: []bool{false, true, true, true, true, true, true, true}}
+	if v.rates != nil {
+		tab.spare = []int{changes, bytesRate}
+	}
 	tab.add("waiting", "envelopes", "bytes", "changes")
 	if v.rates == nil {
 		tab.right = tab.right[:4]
