@@ -18,7 +18,7 @@ transactional ids, and the transactions that are open and hold up readers; and
 end whoever writes. Exit code 2 without a command.`,
 		Example: `  $ flusso-kafka-admin writer describe
   writer of pipeline shop
-  held by  flusso-shop-ingest-18 at 172.17.0.1 (process vm:30620), attached 0.1 s ago
+  held by  flusso-shop-ingest-18 at 172.17.0.1 (process vm:30620) for 0.1 s
   wrote    newest item 0.2 s ago, epoch 1, incarnation pg-7001.slot_a
 
   transactional id  state           producer  epoch  coordinator  timeout  open for

@@ -28,7 +28,7 @@ Exit code 1 says that something was found: no engine although items are old, a
 transaction that is open for long, hangs or is foreign, or a look-up that failed.`,
 		Example: `  $ flusso-kafka-admin writer describe
   writer of pipeline shop
-  held by  flusso-shop-ingest-7 at 172.17.0.1 (process vm:7946), attached 5.1 s ago
+  held by  flusso-shop-ingest-7 at 172.17.0.1 (process vm:7946) for 5.1 s
   wrote    newest item 8.9 s ago, epoch 1, incarnation pg-7301:flusso
 
   transactional id  state           producer  epoch  coordinator  timeout  open for
@@ -104,7 +104,7 @@ func (t *target) writeWriter(c *cluster, report *status.Report) error {
 	case w.Error != "":
 		holder = "not known: " + w.Error
 	case w.Holder != nil:
-		holder = describeMember(*w.Holder, report.At)
+		holder = memberLine(*w.Holder, report.At)
 	}
 	wrote := "nothing yet"
 	if w.WroteAt != nil {
@@ -161,18 +161,6 @@ func (t *target) writeHelp(open []status.Transaction) error {
 		}
 	}
 	return nil
-}
-
-// describeMember names a member of a group, where it is and since when.
-func describeMember(m status.Member, now time.Time) string {
-	s := m.ClientID + " at " + m.Host
-	if m.Process != "" {
-		s += " (process " + m.Process + ")"
-	}
-	if m.Since != nil {
-		s += ", attached " + tied(age(max(0, now.Sub(*m.Since)))) + " ago"
-	}
-	return s
 }
 
 func orDash(n int64) string {
