@@ -89,6 +89,9 @@ func (s *Session) full(bytes uint64) error {
 			streams = append(streams, st.Number)
 		}
 	}
+	s.mu.Lock()
+	s.others = unsealed - bytes - s.tail.bytes
+	s.mu.Unlock()
 	if unsealed <= s.settings.MaxUnsealedBytes {
 		return nil
 	}

@@ -25,6 +25,7 @@ type Client struct {
 	client *kgo.Client // for questions; sessions and readers have their own
 	admin  *topics.Admin
 
+	metrics    *metrics
 	firstPause time.Duration // between attempts at a bucket; then twice as long each time
 
 	mu     sync.Mutex
@@ -42,7 +43,12 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up a Kafka client for feeds: %w", err)
 	}
-	return &Client{cfg: cfg, client: cl, admin: topics.New(cl), firstPause: firstPause, open: make(map[*Session]struct{})}, nil
+	c := &Client{cfg: cfg, client: cl, admin: topics.New(cl), firstPause: firstPause, open: make(map[*Session]struct{})}
+	if c.metrics, err = c.newMetrics(cfg.Registerer); err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("register metrics of feeds: %w (one client per registerer)", err)
+	}
+	return c, nil
 }
 
 // Close closes every session that is open, without sealing: its stream can be
@@ -63,6 +69,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	wg.Wait()
 	c.client.Close()
+	c.metrics.unregister()
 	return errors.Join(errs...)
 }
 
@@ -174,6 +181,7 @@ func (c *Client) segmentConfig(feed topics.Feed, described map[string]topics.Top
 		Lease: feed.WriterLease(), Opts: c.cfg.Client,
 		MaxBytes: c.cfg.SegmentBytes, MaxAge: c.cfg.SegmentAge, MaxUnackedBytes: c.cfg.MaxUnackedBytes,
 		BatchMaxBytes: func(topic string) int32 { return largest(described[topic]) },
+		Committed:     func() { c.metrics.segments.WithLabelValues(feed.String()).Inc() },
 		Logger:        c.cfg.Logger,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -56,7 +57,9 @@ type Config struct {
 	TrimGrace time.Duration
 	// Topics are what is chosen for the topics of a new feed.
 	Topics topics.Options
-	Logger *slog.Logger // nil for none
+
+	Registerer prometheus.Registerer // metrics go here; nil for none. One client per registerer
+	Logger     *slog.Logger          // nil for none
 }
 
 func (c Config) withDefaults() (Config, error) {

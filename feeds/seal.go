@@ -28,6 +28,12 @@ const MaxMessage = 16 << 10
 // [*flusso.InvalidError] and [*flusso.LimitError] for the message; a
 // [*SealError] where it is sealed and has no commit yet.
 func (s *Session) Seal(ctx context.Context, message string) (Commit, error) {
+	c, err := s.sealOnce(ctx, message)
+	s.client.metrics.sealed(s.Feed(), err)
+	return c, err
+}
+
+func (s *Session) sealOnce(ctx context.Context, message string) (Commit, error) {
 	if err := checkMessage(s.Feed(), message); err != nil {
 		return Commit{}, err
 	}

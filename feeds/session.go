@@ -40,11 +40,14 @@ type Session struct {
 
 	mu      sync.Mutex
 	over    bool
-	cause   error     // why it ended: a *FencedError, a *LostError, or that it was closed
-	looked  time.Time // when the log was asked last who holds the lease
-	pending []func()  // futures of what was not committed: they wait for the cause
-	stage   *stage    // replaced by the holder of sealing
-	blocked error     // why what others left half sealed is not committed yet
+	cause   error       // why it ended: a *FencedError, a *LostError, or that it was closed
+	looked  time.Time   // when the log was asked last who holds the lease
+	pending []func()    // futures of what was not committed: they wait for the cause
+	acked   wire.Append // the newest batch that was acknowledged
+	behind  time.Time   // since when the flusher has had something to do
+	others  uint64      // bytes of the other streams without commit, as of the newest append
+	stage   *stage      // replaced by the holder of sealing
+	blocked error       // why what others left half sealed is not committed yet
 }
 
 // tail is where a stream ends, appends in flight included.
@@ -68,10 +71,12 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	for _, st := range l.event.State.Streams {
 		if st.Number == number {
 			s.tail = tail{last: st.Last, bytes: st.Bytes}
+			s.acked = wire.Append{Last: st.Last, Bytes: st.Bytes}
 			s.recent.recalled = st.Last == 0
 			s.stage = c.newStage(l.feed, s.settings, s.epoch, st)
 		} else {
 			s.left = append(s.left, st)
+			s.others += st.Bytes
 		}
 	}
 	c.mu.Lock()
@@ -81,6 +86,8 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 		return nil, fmt.Errorf("feed client: %w", flusso.ErrClosed)
 	}
 	c.open[s] = struct{}{}
+	s.behind = time.Now()
+	c.metrics.begin(s.Feed())
 	s.background.Go(s.settle)
 	s.background.Go(func() { s.keep(keepEvery) })
 	stage := s.stage
@@ -181,13 +188,23 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 	}
 	at := Range{Stream: a.Stream, First: a.First, Last: a.Last, Records: a.Records()}
 	f := newFuture(at)
+	began := time.Now()
 	err = s.seg.Submit(ctx, segment.Entry{
-		Bytes: int(bytes),
+		Bytes: max(int(bytes), leastRecord*len(b.Records)),
 		Encode: func() ([]*kgo.Record, error) {
 			return wire.EncodeBatch(make([]*kgo.Record, 0, len(b.Records)), s.feed.WALTopic(), b.Records, a), nil
 		},
-		Resolve: func(err error) { s.resolve(f, at, err) },
+		Resolve: func(err error) {
+			if err == nil {
+				s.advance(a)
+				s.client.metrics.acked(s.Feed(), a.Records(), bytes, time.Since(began))
+			} else {
+				s.client.metrics.failed(s.Feed(), errors.Is(err, flusso.ErrUnknownOutcome))
+			}
+			s.resolve(f, at, err)
+		},
 	})
+	s.client.metrics.waits.WithLabelValues(s.Feed()).Add(time.Since(began).Seconds())
 	if err != nil {
 		return nil, s.refusal(ctx, err)
 	}
@@ -197,6 +214,10 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 	}
 	return f, nil
 }
+
+// leastRecord is what a record counts at least in segment and window, so that
+// those that hold next to nothing are bounded too.
+const leastRecord = 64
 
 // resolve tells a future its outcome. What was not committed waits for the
 // cause, which takes a look at the log.
@@ -295,6 +316,7 @@ func (s *Session) settle() {
 	} else {
 		cause = s.judge(cause)
 	}
+	s.client.metrics.ended(s.Feed(), cause)
 	s.client.mu.Lock()
 	delete(s.client.open, s)
 	s.client.mu.Unlock()

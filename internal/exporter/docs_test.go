@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/exporter"
 	"github.com/flusso/flusso-kafka/internal/kafkatest"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
@@ -144,6 +145,13 @@ func TestDocument_NamesEverySeries(t *testing.T) {
 		e.Set(example(c.now))
 		r.MustRegister(e)
 		kinds = runAdapter(t, r)
+		fc, err := feeds.New(feeds.Config{Client: kfaketest.New(t).Opts(), Registerer: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fc.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		names = r.registered(t)
 	})
 	rows, _ := documented(t)

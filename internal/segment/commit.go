@@ -58,6 +58,9 @@ func (s *Session) settle(g *segment) {
 		}
 	}
 	s.asked()
+	if failed == nil && s.cfg.Committed != nil {
+		s.cfg.Committed()
+	}
 	var cause error
 	if failed != nil {
 		s.fail(outcome, failed)

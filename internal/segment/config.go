@@ -89,6 +89,9 @@ type Config struct {
 	// its max.message.bytes, and a usual one for the empty name. By default
 	// kgo's, 1,000,012, for all.
 	BatchMaxBytes func(topic string) int32
+	// Committed, if set, is called behind each segment that was committed. It
+	// must return soon.
+	Committed func()
 	// Logger is told of open, of the end, and of nothing per segment. Nil: silent.
 	Logger *slog.Logger
 }
