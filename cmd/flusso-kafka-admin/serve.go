@@ -137,6 +137,7 @@ func (s *source) Collect(ctx context.Context) (*status.Report, error) {
 		}
 		s.client, s.collector = client, collector
 	}
+	s.client.Fresh()
 	report, err := s.collector.Collect(ctx)
 	return report, s.client.Explain(ctx, err)
 }

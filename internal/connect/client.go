@@ -59,6 +59,16 @@ func (o *Options) Dial(ctx context.Context, extra ...kgo.Opt) (*Client, error) {
 	return c, nil
 }
 
+// Fresh forgets what was tried so far, for a client that is kept and asks anew:
+// what it says then is about what it asked since.
+func (c *Client) Fresh() {
+	c.tried.mu.Lock()
+	defer c.tried.mu.Unlock()
+	c.tried.start = time.Now()
+	clear(c.tried.dialed)
+	clear(c.tried.waiting)
+}
+
 // Error is a failure of the connection itself: what was tried, and what to do.
 type Error struct {
 	Tried  string
@@ -177,9 +187,8 @@ func (c *Client) secure() bool {
 
 // tried is a hook that remembers connections and requests without an answer.
 type tried struct {
-	start time.Time
-
 	mu      sync.Mutex
+	start   time.Time
 	dialed  map[string]bool
 	waiting map[asked]int
 	spoke   map[string]bool // addresses that answered in Kafka's protocol

@@ -330,3 +330,27 @@ func authority(t *testing.T) (ca, cert, key string) {
 	cert = write("cert.pem", "CERTIFICATE", der)
 	return cert, cert, write("key.pem", "EC PRIVATE KEY", keyDER)
 }
+
+// TestFresh: a client that is kept does not say of one look what it tried for
+// those before.
+func TestFresh(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cl, err := options(t, nil, "--brokers", c.ListenAddrs()[0]).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	done, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if got := cl.Explain(done, done.Err()).Error(); !strings.Contains(got, "every request was answered until then") {
+		t.Errorf("after the first look: %s", got)
+	}
+	cl.Fresh()
+	if got := cl.Explain(done, done.Err()).Error(); !strings.Contains(got, "no connection was made") {
+		t.Errorf("before the second: %s", got)
+	}
+}
