@@ -207,7 +207,7 @@ func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error 
 		}
 		g.keys.add(&row)
 		row.Sequence++
-		if g.pack.w.Summary().Bytes >= uint64(g.client.cfg.PackBytes) {
+		if g.pack.w.Summary().Weight() >= uint64(g.client.cfg.PackBytes) {
 			if err := g.closePack(ctx); err != nil {
 				return err
 			}

@@ -38,6 +38,7 @@ INDEX = [
     ("tombstone", "BOOLEAN", "None", False),
     ("pack", "INT32", "Int(bitWidth=32, isSigned=false)", False),
 ]
+ROW_WEIGHT = 64  # what a record counts beside its key and payload
 GROUP_BYTES = 8 << 20  # a row group is closed once it holds as much
 BOUND = 256  # bytes of a page's least and greatest key in an index
 
@@ -134,7 +135,7 @@ def read_pack(bucket, o, large):
     for g in range(metadata.num_row_groups):
         some = out[at : at + metadata.row_group(g).num_rows]
         at += len(some)
-        sizes = [len(r["key"] or b"") + len(r["payload"]) for r in some]
+        sizes = [len(r["key"] or b"") + len(r["payload"]) + ROW_WEIGHT for r in some]
         counts["row groups"] += 1
         check(path, "row group %d is closed too late" % g, sum(sizes[:-1]) >= GROUP_BYTES, False)
         if g < metadata.num_row_groups - 1:

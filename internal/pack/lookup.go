@@ -2,7 +2,6 @@ package pack
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -20,11 +19,8 @@ type Index struct {
 // OpenIndex opens a key index of size bytes. Errors are [*DamagedError] and
 // those of r.
 func OpenIndex(r io.ReaderAt, size int64) (*Index, error) {
-	f, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true))
+	f, err := openFile(whatIndex, r, size, schemaOfIndexes, parquet.SkipPageIndex(true), parquet.ReadBufferSize(indexRead))
 	if err != nil {
-		return nil, &DamagedError{What: whatIndex, Reason: "cannot be opened", Cause: err}
-	}
-	if err := sameColumns(whatIndex, f.Schema(), schemaOfIndexes); err != nil {
 		return nil, err
 	}
 	return &Index{f: f}, nil
@@ -47,40 +43,29 @@ func (x *Index) Find(key []byte) (Entry, bool, error) {
 // find looks in one row group; past says that the keys of the group, and so
 // those of every later one, are above it.
 func find(g parquet.RowGroup, key []byte) (e Entry, found, past bool, err error) {
-	chunk := g.ColumnChunks()[colIndexKey]
-	value := parquet.ByteArrayValue(key)
-	if filter := chunk.BloomFilter(); filter != nil {
-		maybe, err := filter.Check(value)
+	starts, err := candidates(g, key)
+	if err != nil || len(starts) == 0 {
+		return e, false, false, err
+	}
+	// What begins with as many bytes as bounds keep can't be told apart by
+	// them: the first keys of the pages tell.
+	n := sort.Search(len(starts)-1, func(i int) bool {
 		if err != nil {
-			return e, false, false, damagedIndex("its filter cannot be read", err)
+			return true
 		}
-		if !maybe {
-			return e, false, false, nil
+		for first, ferr := range entries(g, starts[i+1], 1) {
+			if ferr != nil {
+				err = ferr
+				return true
+			}
+			return bytes.Compare(first.Key, key) > 0
 		}
-	}
-	bounds, err := chunk.ColumnIndex()
-	if err != nil {
-		return e, false, false, damagedIndex("its column index cannot be read", err)
-	}
-	places, err := chunk.OffsetIndex()
-	if err != nil {
-		return e, false, false, damagedIndex("its offset index cannot be read", err)
-	}
-	// Bounds are cut: one that is a beginning of the key may stand for a
-	// greater one. The search starts at the last page that begins below for
-	// certain, and reads on until it is past the key.
-	n := bounds.NumPages()
-	page := sort.Search(n, func(i int) bool {
-		least := bounds.MinValue(i).ByteArray()
-		return bytes.Compare(least, key) >= 0 || len(least) >= indexBound && bytes.HasPrefix(key, least)
+		return true
 	})
-	if page > 0 {
-		page--
+	if err != nil {
+		return e, false, false, err
 	}
-	if n == 0 {
-		return e, false, false, nil
-	}
-	for entry, err := range entries(g, places.FirstRowIndex(page)) {
+	for entry, err := range entries(g, starts[n], readEntries) {
 		if err != nil {
 			return e, false, false, err
 		}
@@ -96,12 +81,55 @@ func find(g parquet.RowGroup, key []byte) (e Entry, found, past bool, err error)
 	return e, false, false, nil
 }
 
+// candidates returns the first rows of the pages of a row group that may hold
+// a key, in order; none where the key is not there.
+func candidates(g parquet.RowGroup, key []byte) (starts []int64, err error) {
+	err = guard(whatIndex, "its filter or page index cannot be read", func() error {
+		chunk := g.ColumnChunks()[colIndexKey]
+		if filter := chunk.BloomFilter(); filter != nil {
+			maybe, err := filter.Check(parquet.ByteArrayValue(key))
+			if err != nil || !maybe {
+				return err
+			}
+		}
+		bounds, err := chunk.ColumnIndex()
+		if err != nil {
+			return err
+		}
+		places, err := chunk.OffsetIndex()
+		if err != nil {
+			return err
+		}
+		if bounds.NumPages() != places.NumPages() {
+			return fmt.Errorf("bounds of %d pages, places of %d", bounds.NumPages(), places.NumPages())
+		}
+		// Bounds are cut: one that is a beginning of the key may stand for a
+		// greater one. So the first page is the last that begins below or at
+		// the key for certain, the last the last that may.
+		least := func(i int) []byte { return bounds.MinValue(i).ByteArray() }
+		end := sort.Search(bounds.NumPages(), func(i int) bool { return bytes.Compare(least(i), key) > 0 })
+		first := max(0, sort.Search(end, func(i int) bool { return len(least(i)) >= indexBound && bytes.HasPrefix(key, least(i)) })-1)
+		for i := first; i < end; i++ {
+			starts = append(starts, places.FirstRowIndex(i))
+		}
+		return nil
+	})
+	return starts, err
+}
+
+// indexRead is how much of an index is read at a time, where it is read in
+// pieces: each is a request to a bucket.
+const indexRead = 32 << 10
+
+// readEntries is how many entries are decoded at once.
+const readEntries = 64
+
 // All iterates over the entries by key. Entries and what they point to are
 // good until the next one. An error ends the iteration.
 func (x *Index) All() iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		for _, g := range x.f.RowGroups() {
-			for e, err := range entries(g, 0) {
+			for e, err := range entries(g, 0, readEntries) {
 				if !yield(e, err) || err != nil {
 					return
 				}
@@ -110,44 +138,46 @@ func (x *Index) All() iter.Seq2[*Entry, error] {
 	}
 }
 
-// entries iterates over a row group from a row on.
-func entries(g parquet.RowGroup, row int64) iter.Seq2[*Entry, error] {
+// entries iterates over a row group from a row on, decoding size at once.
+func entries(g parquet.RowGroup, row int64, size int) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		rows := g.Rows()
-		defer rows.Close() //nolint:errcheck // it was only read
-		if row > 0 {
-			if err := rows.SeekToRow(row); err != nil {
-				yield(nil, damagedIndex(fmt.Sprintf("row %d cannot be found", row), err))
-				return
-			}
+		rows, err := openRows(whatIndex, g, row, size)
+		if err != nil {
+			yield(nil, err)
+			return
 		}
-		buf := make([]parquet.Row, 64)
+		defer rows.close()
+		left := g.NumRows() - row
 		var e Entry
 		for {
-			n, err := rows.ReadRows(buf)
-			for _, r := range buf[:n] {
-				if reason := e.set(r); reason != "" {
-					yield(nil, damagedIndex(reason, nil))
+			some, err := rows.next()
+			if err == nil && (len(some) == 0 && left > 0 || int64(len(some)) > left) {
+				err = damagedIndex("a row group does not hold as many rows as it says")
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(some) == 0 {
+				return
+			}
+			left -= int64(len(some))
+			for _, r := range some {
+				if err := guard(whatIndex, "a row of other types", func() error { return e.set(r) }); err != nil {
+					yield(nil, err)
 					return
 				}
 				if !yield(&e, nil) {
 					return
 				}
 			}
-			switch {
-			case errors.Is(err, io.EOF):
-				return
-			case err != nil:
-				yield(nil, damagedIndex("its rows cannot be read", err))
-				return
-			}
 		}
 	}
 }
 
-func (e *Entry) set(values parquet.Row) string {
+func (e *Entry) set(values parquet.Row) error {
 	if len(values) != indexColumns {
-		return fmt.Sprintf("a row of %d columns", len(values))
+		return damagedIndex(fmt.Sprintf("a row of %d columns", len(values)))
 	}
 	e.Key = values[colIndexKey].ByteArray()
 	e.Sequence = uint64(values[colIndexSequence].Int64())
@@ -159,11 +189,9 @@ func (e *Entry) set(values parquet.Row) string {
 	e.Tombstone = values[colIndexTombstone].Boolean()
 	e.Pack = uint32(values[colIndexPack].Int32())
 	if e.Sequence == 0 {
-		return "an entry without a sequence"
+		return damagedIndex("an entry without a sequence")
 	}
-	return ""
+	return nil
 }
 
-func damagedIndex(reason string, cause error) error {
-	return &DamagedError{What: whatIndex, Reason: reason, Cause: cause}
-}
+func damagedIndex(reason string) error { return &DamagedError{What: whatIndex, Reason: reason} }

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -21,11 +20,8 @@ const whatPack = "pack"
 // NewReader opens a pack of size bytes. It reads the file's footer. Errors are
 // [*DamagedError] and those of r.
 func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
-	f, err := parquet.OpenFile(r, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	f, err := openFile(whatPack, r, size, schemaOfPacks, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true), parquet.ReadBufferSize(packRead))
 	if err != nil {
-		return nil, &DamagedError{What: whatPack, Reason: "cannot be opened", Cause: err}
-	}
-	if err := sameColumns(whatPack, f.Schema(), schemaOfPacks); err != nil {
 		return nil, err
 	}
 	p := &Reader{f: f}
@@ -40,14 +36,6 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 		break
 	}
 	return p, nil
-}
-
-// sameColumns refuses a file of another schema.
-func sameColumns(what string, got, want *parquet.Schema) error {
-	if parquet.EqualNodes(got, want) {
-		return nil
-	}
-	return &DamagedError{What: what, Reason: "its columns are not those of one"}
 }
 
 // First returns the sequence of the first record, 0 for an empty pack.
@@ -66,6 +54,10 @@ func (p *Reader) From(sequence uint64) iter.Seq2[*Row, error] {
 	}
 	return p.rows(skip)
 }
+
+// packRead is how much of a column is read at a time: each is a request, where
+// the pack is in a bucket.
+const packRead = 128 << 10
 
 // readAhead is how many rows are decoded at once; payloads are large.
 const readAhead = 16
@@ -92,46 +84,50 @@ func (p *Reader) rows(skip uint64) iter.Seq2[*Row, error] {
 
 // group iterates over one row group and reports whether to go on.
 func (p *Reader) group(g parquet.RowGroup, skip uint64, expect *uint64, yield func(*Row, error) bool) bool {
-	rows := g.Rows()
-	defer rows.Close() //nolint:errcheck // it was only read
-	fail := func(reason string, err error) bool {
-		yield(nil, &DamagedError{What: whatPack, Reason: reason, Cause: err})
+	fail := func(err error) bool {
+		yield(nil, err)
 		return false
 	}
-	if skip > 0 {
-		if err := rows.SeekToRow(int64(skip)); err != nil {
-			return fail(fmt.Sprintf("row %d cannot be found", skip), err)
-		}
+	rows, err := openRows(whatPack, g, int64(skip), readAhead)
+	if err != nil {
+		return fail(err)
 	}
-	buf := make([]parquet.Row, readAhead)
+	defer rows.close()
+	left := uint64(g.NumRows()) - skip
 	var row Row
 	for {
-		n, err := rows.ReadRows(buf)
-		for _, r := range buf[:n] {
-			if reason := row.set(r); reason != "" {
-				return fail(reason, nil)
+		some, err := rows.next()
+		if err != nil {
+			return fail(err)
+		}
+		if len(some) == 0 && left > 0 || uint64(len(some)) > left {
+			return fail(damagedPack("a row group does not hold as many rows as it says"))
+		}
+		if len(some) == 0 {
+			return true
+		}
+		left -= uint64(len(some))
+		for _, r := range some {
+			if err := guard(whatPack, "a row of other types", func() error { return row.set(r) }); err != nil {
+				return fail(err)
 			}
 			if *expect > 0 && row.Sequence != *expect {
-				return fail(fmt.Sprintf("sequence %d where %d belongs", row.Sequence, *expect), nil)
+				return fail(damagedPack(fmt.Sprintf("sequence %d where %d belongs", row.Sequence, *expect)))
 			}
 			*expect = row.Sequence + 1
 			if !yield(&row, nil) {
 				return false
 			}
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return true
-		case err != nil:
-			return fail("its rows cannot be read", err)
-		}
 	}
 }
 
-// set takes the values of a row and returns what is wrong with it.
-func (r *Row) set(values parquet.Row) string {
+func damagedPack(reason string) error { return &DamagedError{What: whatPack, Reason: reason} }
+
+// set takes the values of a row.
+func (r *Row) set(values parquet.Row) error {
 	if len(values) != packColumns {
-		return fmt.Sprintf("a row of %d columns", len(values))
+		return damagedPack(fmt.Sprintf("a row of %d columns", len(values)))
 	}
 	r.Sequence = uint64(values[colSequence].Int64())
 	r.Key, r.Version = nil, nil
@@ -147,12 +143,12 @@ func (r *Row) set(values parquet.Row) string {
 	}
 	r.Tombstone = values[colTombstone].Boolean()
 	if copy(r.Fingerprint[:], values[colFingerprint].ByteArray()) != len(r.Fingerprint) {
-		return "a fingerprint that is not 32 bytes long"
+		return damagedPack("a fingerprint that is not 32 bytes long")
 	}
 	r.Payload = values[colPayload].ByteArray()
 	r.AppendedAt = values[colAppendedAt].Int64()
 	if r.Sequence == 0 {
-		return "a row without a sequence"
+		return damagedPack("a row without a sequence")
 	}
-	return ""
+	return nil
 }

@@ -26,6 +26,10 @@ type Summary struct {
 	Bytes       uint64 // keys and payloads
 }
 
+// Weight is what closes a pack: its bytes, and some for each record, so that
+// those that hold nothing count.
+func (s Summary) Weight() uint64 { return s.Bytes + rowWeight*s.Records }
+
 // NewWriter returns a writer of a pack to w, which the caller closes after it.
 func NewWriter(w io.Writer) *Writer {
 	p := &Writer{}
@@ -83,7 +87,7 @@ func (p *Writer) Write(r *Row) error {
 	if r.Key != nil {
 		p.sum.Keyed++
 	}
-	if p.group += int64(n); p.group >= rowGroupBytes {
+	if p.group += int64(n) + rowWeight; p.group >= rowGroupBytes {
 		if err := p.w.Flush(); err != nil {
 			p.err = fmt.Errorf("write pack: %w", err)
 		}
