@@ -285,6 +285,9 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 		objects := b.b.List(&blob.ListOptions{Prefix: prefix})
 		for {
 			o, err := objects.Next(ctx)
+			if err == nil { // a folder is listed whatever became of the context
+				err = ctx.Err()
+			}
 			if errors.Is(err, io.EOF) {
 				return
 			}
