@@ -53,6 +53,7 @@ item go with it.`,
     delete  orders/gone
   group shop.sink.search: offset 2 → 4, acked through 10 → 20 (dry run, nothing saved or committed)
   It gives up position 20: the watermark may pass it, although the sink never applied this.
+  watermark: 10 → 20, held by search
   "lane replay item.jsonl" publishes its 2 envelopes back as a snapshot batch, without a position;
   it leaves out documents that the lane has a later state of.`,
 		Args:              oneSink,
@@ -84,6 +85,7 @@ type skipping struct {
 	saved lanefile.Saved
 	items []offsets.Item // the last one is skipped, what is before it is no item
 	file  string
+	mark  effect // on the watermark
 }
 
 func (k *skipping) item() offsets.Item { return k.items[len(k.items)-1] }
@@ -94,6 +96,9 @@ func (t *target) laneSkip(ctx context.Context, c *cluster, lane topics.Lane, sav
 	}
 	k, err := readSkipped(ctx, c, lane, save)
 	if err != nil {
+		return err
+	}
+	if k.mark, err = c.effectOf(ctx, k.plan.Move); err != nil {
 		return err
 	}
 	var refused *offsets.GroupActiveError
@@ -235,7 +240,7 @@ func (k *skipping) text(t *target, done bool, refused *offsets.GroupActiveError)
 	m := k.plan.Move
 	for _, text := range []string{
 		fmt.Sprintf("group %s: offset %s → %s, acked through %s → %s (%s)", m.Lane.Group(), m.Before.Offset, m.Offset, m.Acked, m.Meta.Through, outcome),
-		k.givesUp(), k.restores(),
+		k.givesUp(), "watermark: " + k.mark.text(), k.restores(),
 	} {
 		if err := paragraph(t.out, "", text); err != nil {
 			return err
@@ -258,22 +263,23 @@ func (k *skipping) json(t *target, done bool, refused *offsets.GroupActiveError)
 	view := &peek{target: t}
 	m := k.plan.Move
 	answer := struct {
-		Pipeline     string     `json:"pipeline"`
-		Sink         string     `json:"sink"`
-		Items        []peekItem `json:"items"`
-		File         string     `json:"file"`
-		PriorOffset  offset     `json:"priorOffset"`
-		Offset       offset     `json:"offset"`
-		PriorThrough position   `json:"priorThrough"`
-		Through      position   `json:"through"`
-		GivenUp      position   `json:"givenUp"`
-		Replayable   bool       `json:"replayable"`
-		Committed    bool       `json:"committed"`
-		Members      []string   `json:"members"`
+		Pipeline     string          `json:"pipeline"`
+		Sink         string          `json:"sink"`
+		Items        []peekItem      `json:"items"`
+		File         string          `json:"file"`
+		PriorOffset  offset          `json:"priorOffset"`
+		Offset       offset          `json:"offset"`
+		PriorThrough position        `json:"priorThrough"`
+		Through      position        `json:"through"`
+		GivenUp      position        `json:"givenUp"`
+		Replayable   bool            `json:"replayable"`
+		Watermark    watermarkChange `json:"watermark"`
+		Committed    bool            `json:"committed"`
+		Members      []string        `json:"members"`
 	}{
 		Pipeline: k.saved.Pipeline, Sink: k.saved.Sink, File: k.file,
 		PriorOffset: offset(m.Before.Offset), Offset: offset(m.Offset), PriorThrough: position(m.Acked), Through: position(m.Meta.Through),
-		GivenUp: position(k.plan.Item.Header.Position), Replayable: k.item().Damage == nil, Committed: done, Members: []string{},
+		GivenUp: position(k.plan.Item.Header.Position), Replayable: k.item().Damage == nil, Watermark: k.mark.json(), Committed: done, Members: []string{},
 	}
 	for _, item := range k.items {
 		answer.Items = append(answer.Items, view.line(item))
