@@ -42,3 +42,8 @@ func TestE14_ProcessesFightForTheLease(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkAppendAsync compares a feed with a plain idempotent producer.
+func BenchmarkAppendAsync(b *testing.B) {
+	feedtest.Throughput(b, containers.Shared(b).Addr())
+}

@@ -1,0 +1,162 @@
+package feeds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
+)
+
+func TestLimits_ARecordOfExactlyTheTopicsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		random := func(n int) feeds.Batch { // which no compression makes smaller
+			r, b := rand.New(rand.NewPCG(1, 2)), make([]byte, n)
+			for i := range b {
+				b[i] = byte(r.Uint32())
+			}
+			return feeds.Batch{Records: []feeds.Record{{Payload: b}}}
+		}
+		size := 4 << 20
+		var limit *flusso.LimitError
+		if _, err := s.Append(t.Context(), random(size)); !errors.As(err, &limit) || limit.Setting != "max.message.bytes of topic orders.feed.wal" {
+			t.Fatalf("a record of 4 MiB: %v", err)
+		}
+		size -= int(limit.Value - limit.Max)
+		if _, err := s.Append(t.Context(), random(size+1)); !errors.As(err, &limit) || limit.Value != limit.Max+1 {
+			t.Errorf("a record one byte above the limit: %v", err)
+		}
+		if got, err := s.Append(t.Context(), random(size)); err != nil || got.First != 1 {
+			t.Errorf("a record of exactly the limit: %+v, %v", got, err)
+		}
+	})
+}
+
+func TestLimits_BatchesAreBoundedBeforeAnythingIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		tooMany := feeds.Batch{Records: make([]feeds.Record, feeds.MaxBatchRecords+1)}
+		large := feeds.Batch{Records: make([]feeds.Record, 129)}
+		for i := range large.Records {
+			large.Records[i].Payload = make([]byte, 1<<19)
+		}
+		for what, b := range map[string]feeds.Batch{"too many records": tooMany, "too many bytes": large} {
+			if _, err := s.Append(t.Context(), b); !errorAs(err, func(e *flusso.LimitError) bool { return e.Value > e.Max && e.Setting != "" }) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for what, b := range map[string]feeds.Batch{
+			"no record": {}, "a tombstone without a key": {Records: []feeds.Record{{Tombstone: true}}},
+		} {
+			if _, err := s.Append(t.Context(), b); !errorAs(err, func(*flusso.InvalidError) bool { return true }) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if got, err := s.Append(t.Context(), batch("x")); err != nil || got.First != 1 {
+			t.Errorf("behind what was refused: %+v, %v", got, err)
+		}
+	})
+}
+
+func TestLimits_OddRecordsComeBackAsTheyWere(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{Keyed: true})
+	five, four := uint64(5), uint64(4)
+	odd := []feeds.Record{
+		{}, {Payload: []byte{}}, {Key: []byte{}}, {Key: []byte{0xff, 0}, Payload: []byte{0xfe, 0, 1}},
+		{Key: []byte("twice"), Payload: []byte("1"), Version: &five}, {Key: []byte("twice"), Payload: []byte("2"), Version: &four},
+		{Key: []byte("gone"), Tombstone: true},
+	}
+	show := func(r feeds.Record) string {
+		version := "none"
+		if r.Version != nil {
+			version = fmt.Sprint(*r.Version)
+		}
+		return fmt.Sprintf("key %v %x, payload %x, version %s, tombstone %v", r.Key != nil, r.Key, r.Payload, version, r.Tombstone)
+	}
+	w.streamOf(seal, feeds.Batch{Records: odd})
+	w.streamOf(leave, feeds.Batch{Records: odd})
+	i := 0
+	for item, err := range w.client("reader").Read(t.Context(), feed, feeds.ReadOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := show(item.Record), show(odd[i%len(odd)]); got != want {
+			t.Errorf("%d/%d is %s, want %s", item.Stream, item.Sequence, got, want)
+		}
+		i++
+	}
+	if i != 2*len(odd) {
+		t.Errorf("%d records are read", i)
+	}
+}
+
+func TestLimits_TheLongestMessagesOfAllStreamsFitAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, address := newStore("messages")
+		w := newWorld(t, feeds.CreateOptions{Bucket: address})
+		worst := strings.Repeat("\x01", feeds.MaxMessage) // six bytes each in JSON
+		c := w.client("a")
+		store.be(away)
+		for range feeds.MaxStreams {
+			s, err := c.Open(t.Context(), feed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Seal(t.Context(), worst+"x"); !errorAs(err, func(e *flusso.LimitError) bool { return e.Max == feeds.MaxMessage }) {
+				t.Errorf("a message above the limit: %v", err)
+			}
+			if _, err := s.Seal(t.Context(), "\xff"); !errorAs(err, func(*flusso.InvalidError) bool { return true }) {
+				t.Errorf("a message that is not UTF-8: %v", err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if _, err := s.Seal(ctx, worst); !errorAs(err, func(*feeds.SealError) bool { return true }) {
+				t.Fatalf("sealed without a bucket: %v", err)
+			}
+			cancel()
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store.be(sound)
+		done, err := c.Repair(t.Context(), feed)
+		if err != nil || len(done) != feeds.MaxStreams || done[0].Message != worst {
+			t.Errorf("repaired %d, %v", len(done), err)
+		}
+	})
+}
+
+func TestLimits_ABrokerThatIsAwayDelaysAndLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		in := w.Fault(t, kfaketest.Any, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		f, err := s.AppendAsync(t.Context(), batch("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("append while the broker is away: %v", err)
+		}
+		in.Release()
+		if got, err := f.Wait(t.Context()); err != nil || got.First != 1 {
+			t.Errorf("and when it is back: %+v, %v", got, err)
+		}
+		in = w.Fault(t, kfaketest.Any, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
+		time.AfterFunc(4*time.Second, in.Release)
+		if c, err := s.Seal(t.Context(), ""); err != nil || c.Records != 1 {
+			t.Errorf("seal while the broker is away for a while: %+v, %v", c, err)
+		}
+	})
+}
