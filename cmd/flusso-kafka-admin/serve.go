@@ -59,6 +59,7 @@ is served is described with it.`,
 	flags.DurationVar(&v.interval, "interval", 2*time.Second, "`time` between two reports")
 	flags.Lookup("timeout").Usage = "how `long` collecting one report may take"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.serve(cmd.Context()) }
+	cmd.AddCommand(newServeFeeds(s))
 	return cmd
 }
 

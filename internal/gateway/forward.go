@@ -187,6 +187,12 @@ func gone(d *feeds.Description, j job, reason, why string) *problem {
 	return p
 }
 
+// CheckAddress refuses what other nodes could not send writes to.
+func CheckAddress(address string) error {
+	_, err := peerURL(address)
+	return err
+}
+
 // peerURL reads the address of a node.
 func peerURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)

@@ -117,12 +117,15 @@ func (g *Gateway) latest(w http.ResponseWriter, r *http.Request) error {
 // readProblem is the problem of reading: what is not Kafka's is the storage's.
 func readProblem(err error) *problem {
 	p := problemOf(err)
-	var invalid *flusso.InvalidError
+	var (
+		invalid *flusso.InvalidError
+		kafka   *kafkaerr.Error
+	)
 	switch {
 	case errors.As(err, &invalid):
 		q := badRequest.problem("%v", err)
 		return q
-	case !p.is(unavailable), kafkaerr.Classify(err) != kafkaerr.Other,
+	case !p.is(unavailable), errors.As(err, &kafka), kafkaerr.Classify(err) != kafkaerr.Other,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, flusso.ErrClosed):
 		return p
 	}
@@ -298,19 +301,22 @@ func (g *Gateway) deliver(w http.ResponseWriter, r *http.Request, events, follow
 }
 
 // first waits for the first line, or, where the read follows, until it is
-// settled that it can.
+// settled that it can; for others there is a line, or the end, in time.
 func (g *Gateway) first(ctx context.Context, follow bool, lines <-chan line) (*line, error) {
-	var settled <-chan time.Time
+	within := g.cfg.Timeout
 	if follow {
-		timer := time.NewTimer(settleWithin)
-		defer timer.Stop()
-		settled = timer.C
+		within = settleWithin
 	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
 	select {
 	case l := <-lines:
 		return &l, l.err
-	case <-settled:
-		return nil, nil //nolint:nilnil // none yet is an answer
+	case <-timer.C:
+		if follow {
+			return nil, nil //nolint:nilnil // none yet is an answer
+		}
+		return nil, unavailable.problem("nothing could be read within %s", within)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-g.ending:

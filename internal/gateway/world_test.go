@@ -92,13 +92,23 @@ type node struct {
 
 func (w *world) node(name string, change ...func(*Config)) *node {
 	w.t.Helper()
+	return w.nodeAt(name, "", change...)
+}
+
+// nodeAt is a node that says of itself that it is at an address; empty for
+// where it is.
+func (w *world) nodeAt(name, address string, change ...func(*Config)) *node {
+	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	n := &node{t: w.t, url: "http://" + l.Addr().String(), reg: prometheus.NewPedanticRegistry()}
-	client := w.client(name, n.url)
-	cfg := Config{Client: client, Address: n.url, Registerer: n.reg, Timeout: 20 * time.Second, CheckHost: true}
+	if address == "" {
+		address = n.url
+	}
+	client := w.client(name, address)
+	cfg := Config{Client: client, Address: address, Registerer: n.reg, Timeout: 20 * time.Second, CheckHost: true}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -135,13 +145,13 @@ type reply struct {
 }
 
 // problem reads the reply as one.
-func (r reply) problem(t *testing.T) problem {
+func (r reply) problem(t *testing.T) *problem {
 	t.Helper()
 	var p problem
 	if r.header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(r.body), &p) != nil || p.Status != r.status {
 		t.Fatalf("got %d %s %s, want a problem", r.status, r.header.Get("Content-Type"), r.body)
 	}
-	return p
+	return &p
 }
 
 func into[T any](t *testing.T, r reply, status int) T {
@@ -174,7 +184,6 @@ func (n *node) send(ctx context.Context, method, path string, body []byte, heade
 	}
 	defer resp.Body.Close() //nolint:errcheck // what was read counts
 	text, err := io.ReadAll(resp.Body)
-	saw(method, path, resp.StatusCode)
 	return reply{resp.StatusCode, resp.Header, string(text)}, err
 }
 

@@ -11,10 +11,14 @@ import (
 	"github.com/flusso/flusso-kafka/internal/wire"
 )
 
+// windUpWithin is what a session takes at most, when a request's time is over,
+// to find out how it ended, and to let go of the lease.
+const windUpWithin = 15 * time.Second
+
 // extend gives a request the time that its kind may take.
 func extend(w http.ResponseWriter, d time.Duration) {
 	// Where deadlines are not to be had, the server's hold.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + dialWithin))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + windUpWithin))
 }
 
 func (g *Gateway) openSession(w http.ResponseWriter, r *http.Request) error {
@@ -45,6 +49,11 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, status int, take
 	defer cancel()
 	extend(w, g.cfg.Timeout)
 	s, err := take(ctx, r.PathValue("feed"))
+	if err != nil && late(ctx, err) {
+		p := unknownOutcome.problem("feed %s: it is not known whether this node has the lease: %v: resume the feed", r.PathValue("feed"), err)
+		p.Feed, p.cause = r.PathValue("feed"), err
+		return p
+	}
 	if err != nil {
 		return err
 	}

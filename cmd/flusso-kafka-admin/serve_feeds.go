@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/connect"
+	"github.com/flusso/flusso-kafka/internal/gateway"
+	"github.com/flusso/flusso-kafka/internal/profile"
+)
+
+// feedService is what serve feeds takes.
+type feedService struct {
+	streams
+	connect.Options
+	listener
+
+	timeout, sealTimeout, ttl time.Duration
+	format                    string
+	advertise                 string
+	peerCA                    string
+	staging                   string
+	followers                 int
+}
+
+func newServeFeeds(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "feeds",
+		Short: "Serve feeds over HTTP, for producers and readers in any language",
+		Long: `Serve feeds over HTTP until it is interrupted: open, append, seal, close, resume,
+read and follow, latest, history, holder, describe. docs/gateway.md shows how to
+use it, /openapi.json specifies it, and /metrics has Prometheus metrics.
+
+Run any number of them: each sends a write to the one that holds the feed's
+writer lease, at the address that --advertise gives it, with the same token. None
+takes a lease because another one does not answer: a client asks for that, by
+resume.
+
+It listens on the loopback interface unless --listen names another address, and
+there it wants a token of at least 16 characters, from --token-file or
+$` + envServeToken + `, that clients send as Authorization: Bearer.
+
+Exit code 1 says that it could not listen, or that Kafka did not answer when it
+began. JSON: {"url", "address"}.`,
+		Example: `  $ flusso-kafka-admin serve feeds --brokers 127.0.0.1:34727
+  serving feeds on http://127.0.0.1:9478, other nodes reach it at http://127.0.0.1:9478`,
+		Args: noArgs,
+	}
+	v := &feedService{streams: s}
+	flags := cmd.Flags()
+	v.AddFlags(flags, s.getenv)
+	v.addFlags(flags, s, "127.0.0.1:9478")
+	flags.StringVar(&v.advertise, "advertise", "", "`URL` at which other nodes reach this one (default: that of --listen, of this host where it names none)")
+	flags.StringVar(&v.peerCA, "peer-ca", "", "PEM `file` of authorities that the certificates of other nodes are by (default: the system's)")
+	flags.StringVar(&v.staging, "staging-dir", "", "`directory` where packs are built before they go into a bucket")
+	flags.DurationVar(&v.timeout, "timeout", gateway.DefaultTimeout, "how `long` a request may wait for Kafka")
+	flags.DurationVar(&v.sealTimeout, "seal-timeout", gateway.DefaultSealTimeout, "how `long` a seal may take, which uploads")
+	flags.DurationVar(&v.ttl, "session-ttl", 0, "close a session without sealing when nobody asks for it for so `long` (default: never)")
+	flags.IntVar(&v.followers, "followers", 64, "`number` of readers that may follow at once")
+	flags.StringVar(&v.format, "format", "text", "text or json")
+	flags.String("profile", "", "`name` of a profile for what is not given, or none ($"+profile.EnvProfile+")")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.serve(cmd.Context()) }
+	return cmd
+}
+
+func (v *feedService) serve(ctx context.Context) error {
+	if err := v.check(); err != nil {
+		return err
+	}
+	if _, err := v.Opts(); err != nil {
+		return err // what no broker needs to be asked about
+	}
+	peers, err := v.peers()
+	if err != nil {
+		return err
+	}
+	l, err := v.listen()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // closed already, if it was served on
+	address, err := v.reachable(l)
+	if err != nil {
+		return err
+	}
+	opts, err := v.reach(ctx)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(v.err, nil))
+	client, err := feeds.New(feeds.Config{Client: opts, Address: address, StagingDir: v.staging, Logger: log})
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	g, err := gateway.New(gateway.Config{
+		Client: client, Address: address, Token: l.token, CheckHost: l.checkHost(), Hosts: v.hosts, Peers: peers,
+		Timeout: v.timeout, SealTimeout: v.sealTimeout, SessionTTL: v.ttl, Followers: v.followers,
+		Registerer: registry, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Logger: log,
+	})
+	if err == nil {
+		err = v.greet(l.url, address)
+	}
+	if err == nil {
+		err = g.Run(ctx, l)
+	}
+	// The sessions leave their streams to others.
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), feedsCloseWithin)
+	defer cancel()
+	return errors.Join(err, client.Close(closing))
+}
+
+// feedsCloseWithin is how long sessions have to drain when it ends.
+const feedsCloseWithin = 400 * time.Millisecond
+
+func (v *feedService) check() error {
+	for flag, d := range map[string]time.Duration{"timeout": v.timeout, "seal-timeout": v.sealTimeout} {
+		if d <= 0 {
+			return usageError{fmt.Errorf("--%s %s: give a positive one", flag, d)}
+		}
+	}
+	if v.ttl < 0 {
+		return usageError{fmt.Errorf("--session-ttl %s: give a positive one, or 0 for never", v.ttl)}
+	}
+	if v.followers <= 0 {
+		return usageError{fmt.Errorf("--followers %d: give at least 1", v.followers)}
+	}
+	return checkFormat(v.format)
+}
+
+// reach returns what clients need, after a broker answered.
+func (v *feedService) reach(ctx context.Context) ([]kgo.Opt, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.timeout)
+	defer cancel()
+	client, err := v.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client.Close()
+	return v.Opts()
+}
+
+// peers is how other nodes are reached; nil for the system's authorities.
+func (v *feedService) peers() (*tls.Config, error) {
+	if v.peerCA == "" {
+		return nil, nil //nolint:nilnil // the default is an answer
+	}
+	pem, err := os.ReadFile(v.peerCA)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--peer-ca: %w", err)}
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, usageError{fmt.Errorf("--peer-ca %s holds no certificate", v.peerCA)}
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+// reachable is where other nodes reach this one.
+func (v *feedService) reachable(l *listening) (string, error) {
+	address := v.advertise
+	if address == "" {
+		address = l.url
+		if tcp, ok := l.local.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+			host, err := os.Hostname()
+			if err != nil {
+				return "", fmt.Errorf("find the name of this host: %w: give --advertise", err)
+			}
+			scheme, _, _ := strings.Cut(l.url, ":")
+			address = scheme + "://" + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+		}
+	}
+	if err := gateway.CheckAddress(address); err != nil {
+		return "", usageError{fmt.Errorf("--advertise: %w", err)}
+	}
+	return address, nil
+}
+
+func (v *feedService) greet(at, address string) error {
+	if v.format == "json" {
+		return writeJSON(v.out, struct {
+			URL     string `json:"url"`
+			Address string `json:"address"`
+		}{at, address})
+	}
+	_, err := fmt.Fprintf(v.out, "serving feeds on %s, other nodes reach it at %s\n", at, address)
+	return err
+}

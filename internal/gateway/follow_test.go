@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/flusso/flusso-kafka/feeds"
+)
+
+// following is a read that follows.
+type following struct {
+	t     *testing.T
+	lines chan string
+	ended chan struct{}
+}
+
+// follow begins a read, and returns when its answer has begun.
+func follow(ctx context.Context, t *testing.T, n *node, path, accept string, header ...string) *following {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := n.ask.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("got %s", resp.Status)
+	}
+	f := &following{t, make(chan string, 1024), make(chan struct{})}
+	go func() {
+		defer close(f.ended)
+		defer resp.Body.Close() //nolint:errcheck // it was read to its end
+		defer close(f.lines)
+		for s := bufio.NewScanner(resp.Body); s.Scan(); {
+			f.lines <- s.Text()
+		}
+	}()
+	return f
+}
+
+func (f *following) wait() { <-f.ended }
+
+// record waits for the next record of NDJSON.
+func (f *following) record() string {
+	f.t.Helper()
+	for l := range f.lines {
+		if l == "" {
+			continue
+		}
+		var r struct {
+			recordJSON
+			Discarded bool
+			Problem   *problem
+		}
+		if err := json.Unmarshal([]byte(l), &r); err != nil {
+			f.t.Fatalf("%s: %v", l, err)
+		}
+		switch {
+		case r.Problem != nil:
+			return "problem " + r.Problem.Type
+		case r.Discarded:
+			return fmt.Sprintf("%d discarded", r.Stream)
+		}
+		return fmt.Sprintf("%d:%d %s", r.Stream, r.Sequence, r.Payload)
+	}
+	return "end"
+}
+
+// event waits for the next server-sent event.
+func (f *following) event() (id, event, data string) {
+	for l := range f.lines {
+		switch name, value, _ := strings.Cut(l, ": "); {
+		case l == "" && event != "":
+			return id, event, data
+		case name == "id":
+			id = value
+		case name == "event":
+			event = value
+		case name == "data":
+			data = value
+		}
+	}
+	return "", "", ""
+}
+
+func TestRead_FollowsAcrossASealAndTheEndOfTheNode(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{})
+	a, b := w.node("a"), w.node("b")
+	f := follow(t.Context(), t, b, "/v1/feeds/orders/records?follow=true", "")
+	expect := func(want ...string) {
+		t.Helper()
+		for _, one := range want {
+			if got := f.record(); got != one {
+				t.Fatalf("got %q, want %q", got, one)
+			}
+		}
+	}
+	s := a.open()
+	into[rangeJSON](t, a.append(s, 0, "b1", "one", "two"), http.StatusOK)
+	expect("1:1 one", "1:2 two")
+	into[commitJSON](t, a.seal(s, ""), http.StatusOK)
+	s = a.open()
+	into[rangeJSON](t, a.append(s, 0, "b1", "three"), http.StatusOK)
+	expect("2:1 three")
+	if err := w.client("admin", "").Discard(t.Context(), feed, 2, ""); err != nil {
+		t.Fatal(err)
+	}
+	expect("2 discarded")
+	b.stopListening()
+	expect("problem /problems/unavailable", "end")
+	f.wait()
+}
+
+func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
+	n := newWorld(t, feeds.CreateOptions{}).node("a")
+	s := n.open()
+	into[rangeJSON](t, n.append(s, 0, "b1", "one", "two", "three"), http.StatusOK)
+	f := follow(t.Context(), t, n, "/v1/feeds/orders/records?limit=2", typeEvents)
+	for _, want := range []string{"1:1", "1:2"} {
+		if id, event, data := f.event(); id != want || event != "record" || !strings.Contains(data, `"sequence":`+want[2:]) {
+			t.Errorf("got %s %s %s, want %s", id, event, data, want)
+		}
+	}
+	if _, event, _ := f.event(); event != "end" {
+		t.Errorf("got %s, want the end", event)
+	}
+	f.wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	f = follow(ctx, t, n, "/v1/feeds/orders/records?follow=true", typeEvents, "Last-Event-ID", "1:2")
+	if id, _, _ := f.event(); id != "1:3" {
+		t.Errorf("went on with %s, want 1:3", id)
+	}
+	into[rangeJSON](t, n.append(s, 3, "b2", "four"), http.StatusOK)
+	if id, _, _ := f.event(); id != "1:4" {
+		t.Errorf("followed with %s, want 1:4", id)
+	}
+	cancel()
+	f.wait()
+	if got := n.get("/v1/feeds/orders/records", "Accept", typeEvents, "Last-Event-ID", "nonsense"); !got.problem(t).is(badRequest) {
+		t.Errorf("a Last-Event-ID of nonsense: %s", got.body)
+	}
+	if got := n.get("/v1/feeds/orders/records?stream=9"); !got.problem(t).is(badRequest) {
+		t.Errorf("a stream that is not there: %s", got.body)
+	}
+}
