@@ -73,6 +73,7 @@ var offline = map[string]string{
 	"profile show": "it reads the profile file",
 	"request":      "it only holds others",
 	"serve":        "it serves that brokers do not answer, until it is interrupted",
+	"serve feeds":  "it goes on until it is interrupted",
 	"topic":        "it only holds others",
 	"version":      "it knows by itself",
 	"writer":       "it only holds others",

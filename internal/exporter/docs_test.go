@@ -18,6 +18,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/exporter"
+	"github.com/flusso/flusso-kafka/internal/gateway"
 	"github.com/flusso/flusso-kafka/internal/kafkatest"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/kafka"
@@ -152,6 +153,7 @@ func TestDocument_NamesEverySeries(t *testing.T) {
 		if err := fc.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		maps.Copy(kinds, newGateway(t, r))
 		names = r.registered(t)
 	})
 	rows, _ := documented(t)
@@ -206,6 +208,24 @@ func runAdapter(t *testing.T, r *recorder) map[string]string {
 	}
 	kinds := r.types(t)
 	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return kinds
+}
+
+// newGateway registers what a gateway registers, and returns the types as
+// runAdapter does.
+func newGateway(t *testing.T, r *recorder) map[string]string {
+	t.Helper()
+	client, err := feeds.New(feeds.Config{Client: kfaketest.New(t).Opts()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gateway.New(gateway.Config{Client: client, Registerer: r}); err != nil {
+		t.Fatal(err)
+	}
+	kinds := r.types(t)
+	if err := client.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return kinds
