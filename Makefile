@@ -44,8 +44,8 @@ dist-check: ## what `make dist` builds compiles on every platform, and is the sa
 	cd tools/platforms && go test -shuffle=on -timeout 8m ./...
 
 .PHONY: test
-test: setup ## run everything: unit, conformance, deploy, platforms, examples, Python reader, e2e on real Kafka
-	@$(MAKE) --no-print-directory -k test-unit test-python test-deploy dist-check test-examples test-e2e
+test: setup ## run everything: unit, conformance, gateway, deploy, platforms, examples, Python reader, e2e on real Kafka
+	@$(MAKE) --no-print-directory -k test-unit test-python test-gateway test-deploy dist-check test-examples test-e2e
 
 .PHONY: setup
 setup: ## install what the tests need and this machine lacks (as root on Debian or Ubuntu)
@@ -70,6 +70,11 @@ bin/python/installed: feeds/testdata/requirements.txt
 	@rm -rf bin/python; { python3 -m venv bin/python && bin/python/bin/pip install --quiet --disable-pip-version-check -r $<; } || { \
 		echo 'test-python: the readers of commits cannot be installed: that needs the venv module of Python 3 (Debian: python3-venv), and PyPI or a mirror of it (PIP_INDEX_URL)' >&2; exit 1; }
 	@touch $@
+
+.PHONY: test-gateway
+test-gateway: ## ask a gateway of feeds whatever its OpenAPI document allows and forbids (schemathesis, two minutes)
+	@echo '== gateway'
+	SCHEMATHESIS=$$(e2e/schemathesis.sh) && SCHEMATHESIS=$$SCHEMATHESIS go test -tags synctests,schemathesis -ldflags=-w -count=1 -run TestSchemathesis -timeout 9m ./internal/gateway
 
 .PHONY: test-deploy
 test-deploy: ## dashboard and alert rules against the real exporter

@@ -26,6 +26,7 @@ has go >/dev/null || { say "Go is missing: install it from https://go.dev/dl"; e
 need make "what you call, .ci/run too" has make
 need "gcc libc6-dev" "the race detector" has "${CC:-gcc}"
 need "python3 python3-venv" "the readers of the formats in Python" has_venv
+need python3-venv "schemathesis, for the gateway of feeds" python3 -c 'import ensurepip, venv'
 need postgresql "examples/postgres" has_postgres
 need "chromium fonts-inter" "the page of serve in a browser" has_chromium
 need kcat "a lane as other programs read it" has kcat

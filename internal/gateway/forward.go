@@ -229,6 +229,9 @@ func (g *Gateway) send(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return gone(d, j, "unreachable", "it cannot be reached: "+op.Error())
 		}
 		count(forwardUnknown)
+		if asked := (*url.Error)(nil); errors.As(err, &asked) {
+			err = asked.Err // the rest is the request
+		}
 		return cutOff(d, j, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // what was read counts

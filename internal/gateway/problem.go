@@ -43,7 +43,7 @@ var (
 	invalidRecords   = kind{"invalid-records", http.StatusUnprocessableEntity, "The feed does not take such a record", "Correct the record. Nothing was sent to Kafka."}
 	storage          = kind{"storage", http.StatusBadGateway, "What the feed holds cannot be read", "flusso-kafka-admin feed verify shows what is wrong."}
 	holderGone       = kind{"holder-unavailable", http.StatusServiceUnavailable, "The holder of the feed's lease does not answer for it", "Nothing was appended. Repeat the request later; or take over: resume the feed at this node, then repeat the batch with its id and match."}
-	unavailable      = kind{"unavailable", http.StatusServiceUnavailable, "Kafka does not answer, or this node is shutting down", "Repeat the request, with the same batch id."}
+	unavailable      = kind{"unavailable", http.StatusServiceUnavailable, "Kafka or the bucket does not answer, or this node is shutting down", "Repeat the request, with the same batch id."}
 	notCommitted     = kind{"not-committed", http.StatusServiceUnavailable, "The stream is sealed and has no commit yet", "Repeat the seal: nothing is lost, and it gets one commit."}
 	tooManyFollowers = kind{"too-many-followers", http.StatusServiceUnavailable, "As many readers follow at this node as may", "Repeat later, or at another node."}
 	unknownOutcome   = kind{"unknown-outcome", http.StatusGatewayTimeout, "It is not known whether it was done", "Repeat the request with the same batch id and match: it is done once. If the session has ended, resume first."}

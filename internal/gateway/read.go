@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
 	"time"
@@ -120,11 +121,12 @@ func readProblem(err error) *problem {
 	var (
 		invalid *flusso.InvalidError
 		kafka   *kafkaerr.Error
+		file    *fs.PathError // of a bucket that is a folder
 	)
 	switch {
+	case errors.As(err, &file):
 	case errors.As(err, &invalid):
-		q := badRequest.problem("%v", err)
-		return q
+		return badRequest.problem("%v", err)
 	case !p.is(unavailable), errors.As(err, &kafka), kafkaerr.Classify(err) != kafkaerr.Other,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, flusso.ErrClosed):
 		return p
