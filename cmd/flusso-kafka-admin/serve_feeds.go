@@ -18,23 +18,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flusso/flusso-kafka/feeds"
-	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/internal/gateway"
-	"github.com/flusso/flusso-kafka/internal/profile"
 )
 
 // feedService is what serve feeds takes.
 type feedService struct {
-	streams
-	connect.Options
+	connection
 	listener
 
-	timeout, sealTimeout, ttl time.Duration
-	format                    string
-	advertise                 string
-	peerCA                    string
-	staging                   string
-	followers                 int
+	sealTimeout, ttl time.Duration
+	advertise        string
+	peerCA           string
+	staging          string
+	followers        int
 }
 
 func newServeFeeds(s streams) *cobra.Command {
@@ -60,19 +56,17 @@ began. JSON: {"url", "address"}.`,
   serving feeds on http://127.0.0.1:9478, other nodes reach it at http://127.0.0.1:9478`,
 		Args: noArgs,
 	}
-	v := &feedService{streams: s}
+	v := &feedService{connection: connection{streams: s}}
 	flags := cmd.Flags()
-	v.AddFlags(flags, s.getenv)
+	v.add(cmd, flags)
+	flags.Lookup("timeout").Usage = "how `long` a request may wait for Kafka"
 	v.addFlags(flags, s, "127.0.0.1:9478")
 	flags.StringVar(&v.advertise, "advertise", "", "`URL` at which other nodes reach this one (default: that of --listen, of this host where it names none)")
 	flags.StringVar(&v.peerCA, "peer-ca", "", "PEM `file` of authorities that the certificates of other nodes are by (default: the system's)")
 	flags.StringVar(&v.staging, "staging-dir", "", "`directory` where packs are built before they go into a bucket")
-	flags.DurationVar(&v.timeout, "timeout", gateway.DefaultTimeout, "how `long` a request may wait for Kafka")
 	flags.DurationVar(&v.sealTimeout, "seal-timeout", gateway.DefaultSealTimeout, "how `long` a seal may take, which uploads")
 	flags.DurationVar(&v.ttl, "session-ttl", 0, "close a session without sealing when nobody asks for it for so `long` (default: never)")
 	flags.IntVar(&v.followers, "followers", 64, "`number` of readers that may follow at once")
-	flags.StringVar(&v.format, "format", "text", "text or json")
-	flags.String("profile", "", "`name` of a profile for what is not given, or none ($"+profile.EnvProfile+")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.serve(cmd.Context()) }
 	return cmd
 }
@@ -102,11 +96,11 @@ func (v *feedService) serve(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(v.err, nil))
-	client, err := feeds.New(feeds.Config{Client: opts, Address: address, StagingDir: v.staging, Logger: log})
+	registry := prometheus.NewRegistry()
+	client, err := feeds.New(feeds.Config{Client: opts, Address: address, StagingDir: v.staging, Registerer: registry, Logger: log})
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
 	g, err := gateway.New(gateway.Config{
 		Client: client, Address: address, Token: l.token, CheckHost: l.checkHost(), Hosts: v.hosts, Peers: peers,
 		Timeout: v.timeout, SealTimeout: v.sealTimeout, SessionTTL: v.ttl, Followers: v.followers,
@@ -128,10 +122,8 @@ func (v *feedService) serve(ctx context.Context) error {
 const feedsCloseWithin = 400 * time.Millisecond
 
 func (v *feedService) check() error {
-	for flag, d := range map[string]time.Duration{"timeout": v.timeout, "seal-timeout": v.sealTimeout} {
-		if d <= 0 {
-			return usageError{fmt.Errorf("--%s %s: give a positive one", flag, d)}
-		}
+	if v.sealTimeout <= 0 {
+		return usageError{fmt.Errorf("--seal-timeout %s: give a positive one", v.sealTimeout)}
 	}
 	if v.ttl < 0 {
 		return usageError{fmt.Errorf("--session-ttl %s: give a positive one, or 0 for never", v.ttl)}
@@ -139,7 +131,7 @@ func (v *feedService) check() error {
 	if v.followers <= 0 {
 		return usageError{fmt.Errorf("--followers %d: give at least 1", v.followers)}
 	}
-	return checkFormat(v.format)
+	return v.connection.check()
 }
 
 // reach returns what clients need, after a broker answered.
