@@ -81,6 +81,7 @@ JSON: docs/json.md.`,
 		},
 	}
 	a.feedTarget = addFeedTarget(cmd, s)
+	cmd.PersistentFlags().Lookup("timeout").Usage = "how `long` connecting and opening may take, and then each acknowledgement"
 	cmd.ValidArgsFunction = completeFeeds(a.feedTarget, false)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&a.records, "record", nil, "a `record`, KEY=VALUE or VALUE; may be given again")

@@ -52,6 +52,7 @@ following waits for ever. Exit code 1: a record could not be read.`,
 		},
 	}
 	r.feedTarget = addFeedTarget(cmd, s)
+	cmd.PersistentFlags().Lookup("timeout").Usage = "how `long` connecting may take, and then each record until the end"
 	cmd.ValidArgsFunction = completeFeeds(r.feedTarget, false)
 	flags := cmd.Flags()
 	flags.BoolVar(&r.Sealed, "sealed", false, "only commits")

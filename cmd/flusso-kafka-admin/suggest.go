@@ -18,6 +18,11 @@ const farthest = 2
 func meant(cmd *cobra.Command, typed string) string {
 	cmd.SuggestionsMinimumDistance = farthest
 	names := cmd.SuggestionsFor(typed)
+	for _, top := range cmd.Root().Commands() {
+		if cmd.HasParent() && top.Name() == typed {
+			names = append(names, top.CommandPath()) // it is not below a noun
+		}
+	}
 	if len(names) == 0 {
 		return ""
 	}

@@ -163,6 +163,8 @@ func flagsOf(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
 		value := f.Value.String()
 		switch {
 		case !which(f):
+		case f.Value.Type() == "bool" && value == "true":
+			words.WriteString(" --" + f.Name)
 		case f.Value.Type() == "bool":
 			words.WriteString(" --" + f.Name + "=" + value)
 		case f.Value.Type() == "stringSlice":

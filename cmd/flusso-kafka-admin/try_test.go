@@ -27,7 +27,7 @@ func TestTheNextCommandToTry(t *testing.T) {
 		want  string // before the #
 	}{
 		{"no connection", "lag", nil, &connect.Error{Tried: "connect", Cause: errors.New("refused"), Advice: "check"}, "profile show"},
-		{"with the flags that were given", "lag", []string{"--brokers", "a:1,b:2", "--pipeline", "shop", "--tls", "--timeout", "3s"}, &connect.Error{Cause: errors.New("refused")}, "profile show --brokers a:1,b:2 --pipeline shop --tls=true"},
+		{"with the flags that were given", "lag", []string{"--brokers", "a:1,b:2", "--pipeline", "shop", "--tls", "--timeout", "3s"}, &connect.Error{Cause: errors.New("refused")}, "profile show --brokers a:1,b:2 --pipeline shop --tls"},
 		{"a value that a shell would read", "lag", []string{"--sasl-user", "o'neill & co"}, &connect.Error{Cause: errors.New("refused")}, `profile show --sasl-user 'o'\''neill & co'`},
 		{"denied to look", "lag", nil, kafkaerr.Wrap("list offsets", kerr.TopicAuthorizationFailed), "topic check --role viewer"},
 		{"denied to act", "lane accept", nil, kafkaerr.Wrap("commit", kerr.GroupAuthorizationFailed), "topic check --role operator"},
