@@ -160,7 +160,7 @@ func TestE5_ARejectedSegmentFailsWholeWithOneError(t *testing.T) {
 			if !errors.As(err, &failed) || failed.Unknown || !errors.Is(err, flusso.ErrRejected) || errors.Is(err, flusso.ErrUnknownOutcome) || failed.First != uint64(2+2*i) {
 				t.Fatalf("batch %d: %v", i, err)
 			}
-			if i > 0 && failed.Cause != cause {
+			if i > 0 && failed.Cause != cause { //nolint:errorlint // the very same, not one like it
 				t.Errorf("batch %d has the cause %v, the one before %v", i, failed.Cause, cause)
 			}
 			cause = failed.Cause

@@ -72,8 +72,12 @@ func TestLimits_OddRecordsComeBackAsTheyWere(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{Keyed: true})
 	five, four := uint64(5), uint64(4)
 	odd := []feeds.Record{
-		{}, {Payload: []byte{}}, {Key: []byte{}}, {Key: []byte{0xff, 0}, Payload: []byte{0xfe, 0, 1}},
-		{Key: []byte("twice"), Payload: []byte("1"), Version: &five}, {Key: []byte("twice"), Payload: []byte("2"), Version: &four},
+		{},
+		{Payload: []byte{}},
+		{Key: []byte{}},
+		{Key: []byte{0xff, 0}, Payload: []byte{0xfe, 0, 1}},
+		{Key: []byte("twice"), Payload: []byte("1"), Version: &five},
+		{Key: []byte("twice"), Payload: []byte("2"), Version: &four},
 		{Key: []byte("gone"), Tombstone: true},
 	}
 	show := func(r feeds.Record) string {

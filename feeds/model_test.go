@@ -107,7 +107,6 @@ type model struct {
 	dead      sync.WaitGroup
 	followers []*follower
 
-	mu        sync.Mutex
 	records   map[string]*told // by payload
 	batches   int
 	at        map[string]string       // stream/sequence → payload that was acked
@@ -298,7 +297,7 @@ func (m *model) take() {
 
 // tolerate accepts the errors of a broker whose answers are lost.
 func (m *model) tolerate(what string, err error) {
-	if flusso.ErrFenced == err || errors.Is(err, flusso.ErrFenced) || len(m.faults) > 0 {
+	if errors.Is(err, flusso.ErrFenced) || len(m.faults) > 0 {
 		return
 	}
 	m.t.Errorf("%s: %v", what, err)

@@ -354,7 +354,7 @@ func (s *Session) judge(cause error) error {
 func (s *Session) newer(ctx context.Context) error {
 	e, err := s.client.state(ctx, s.feed)
 	if err != nil || e.State.Epoch <= s.epoch {
-		return nil
+		return nil //nolint:nilerr // not to be told is an answer
 	}
 	return &FencedError{Feed: s.Feed(), Epoch: s.epoch, Newer: e.State.Epoch, Holder: *e.State.Holder}
 }

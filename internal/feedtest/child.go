@@ -58,13 +58,14 @@ func Main() {
 	}
 	if err != nil {
 		say("error", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // this is the main of a process
 	}
-	os.Exit(0)
+	os.Exit(0) //nolint:forbidigo // the same
 }
 
 // say tells the test: a line is written with one call, and so whole or not at all.
 func say(what string, args ...any) {
+	//nolint:forbidigo // this is the main of a process
 	_, _ = os.Stdout.WriteString(strings.ReplaceAll(strings.TrimSuffix(fmt.Sprintln(append([]any{what}, args...)...), "\n"), "\n", " ") + "\n")
 }
 
@@ -154,7 +155,7 @@ func (f *Feed) Start(t *testing.T, s Spec) *Process {
 	p := &Process{Spec: s, Lines: make(chan []string, 1<<16), ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), roleOf+"="+string(text), dieAt+"="+s.DieAt)
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Stderr = os.Stderr //nolint:forbidigo // a panic of the process belongs to the test's
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		err = p.cmd.Start()

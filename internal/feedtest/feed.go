@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -67,10 +68,8 @@ func (f *Feed) Hear(t *testing.T, p *Process, words ...string) []string {
 				return nil
 			}
 			f.note(t, p, line)
-			for _, w := range words {
-				if line[0] == w {
-					return line
-				}
+			if slices.Contains(words, line[0]) {
+				return line
 			}
 		case <-deadline:
 			t.Fatalf("%s said none of %q in a minute", p.Spec.Name, words)
