@@ -111,6 +111,10 @@ fmt: ## format all Go files as lint wants them
 stress: ## unit and conformance tests ten times over (PACKAGES=./kafka/... for some)
 	$(GO_TEST) $(CHECKED) -count=10 -timeout 60m $(PACKAGES)
 
+.PHONY: stress-feeds
+stress-feeds: ## the model test of feeds for long (RUNS=100 seeds from SEED=1)
+	$(GO_TEST) -run 'TestModel$$$$' -count=1 -timeout 60m ./feeds -feeds.seed=$(or $(SEED),1) -feeds.runs=$(or $(RUNS),100) -feeds.ops=150
+
 .PHONY: fuzz
 fuzz: ## a short run of every fuzz target (FUZZTIME=10s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do \
