@@ -113,7 +113,7 @@ stress: ## unit and conformance tests ten times over (PACKAGES=./kafka/... for s
 
 .PHONY: stress-feeds
 stress-feeds: ## the model test of feeds for long (RUNS=100 seeds from SEED=1)
-	$(GO_TEST) -run 'TestModel$$$$' -count=1 -timeout 60m ./feeds -feeds.seed=$(or $(SEED),1) -feeds.runs=$(or $(RUNS),100) -feeds.ops=150
+	$(GO_TEST) -run 'TestModel$$' -count=1 -timeout 60m ./feeds -feeds.seed=$(or $(SEED),1) -feeds.runs=$(or $(RUNS),100) -feeds.ops=150
 
 .PHONY: fuzz
 fuzz: ## a short run of every fuzz target (FUZZTIME=10s)
