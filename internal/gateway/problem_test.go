@@ -312,7 +312,7 @@ func cutting(t *testing.T) string {
 	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		<-ended
+		_ = <-ended // that it was closed
 	})
 	return "http://" + l.Addr().String()
 }

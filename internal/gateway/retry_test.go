@@ -377,7 +377,7 @@ func cuttingProxy(t *testing.T, behind *string) (address string, cut func(bool))
 	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		<-ended
+		_ = <-ended // that it was closed
 		transport.CloseIdleConnections()
 	})
 	return "http://" + l.Addr().String(), func(on bool) {
