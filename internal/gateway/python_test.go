@@ -5,6 +5,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +19,9 @@ import (
 func TestPythonProducer(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
 	a := w.node("a")
-	var behind string
+	var behind atomic.Pointer[string]
 	proxy, cut := cuttingProxy(t, &behind)
-	behind = a.url
+	behind.Store(&a.url)
 	cut(true) // what is asked through it is done, and not answered
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,11 +101,13 @@ func (p *producer) append(ctx context.Context, match uint64, id string, payloads
 			return at, fmt.Errorf("append: %d %s", got.status, got.body)
 		}
 		switch {
-		case problem.is(holderGone), problem.is(unknownOutcome), problem.is(fenced), problem.is(notOpen) && problem.Reason == "abandoned":
+		case problem.is(fenced) && problem.Epoch != nil && *problem.Epoch > p.token:
+			p.token = *problem.Epoch // another producer of the stream resumed it
+		case problem.is(holderGone), problem.is(fenced), problem.is(notOpen) && problem.Reason == "abandoned":
 			if err := p.resume(ctx); err != nil {
 				return at, err
 			}
-		case problem.is(unavailable):
+		case problem.is(unavailable), problem.is(unknownOutcome):
 		default:
 			return at, &problem
 		}
@@ -206,6 +209,11 @@ func TestGateway_EachAckedBatchIsThereOnce(t *testing.T) {
 			}
 			match := uint64(0)
 			for b := range batches {
+				if b%5 == 4 { // the lease moves
+					if err := p.resume(ctx); err != nil {
+						return err
+					}
+				}
 				id := fmt.Sprintf("%s-%d", p.name, b)
 				var payloads []string
 				for r := range 1 + b%3 {
@@ -321,10 +329,10 @@ func TestGateway_TheHolderIsKilled(t *testing.T) {
 // told that nobody knows, and by repeating where the batch is.
 func TestGateway_TheReplyOfTheHolderIsLost(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
-	var behind string
+	var behind atomic.Pointer[string]
 	proxy, cut := cuttingProxy(t, &behind)
 	a := w.nodeAt("a", proxy) // what it says of itself is the proxy
-	behind = a.url
+	behind.Store(&a.url)
 	b := w.node("b")
 	s := a.open()
 	into[rangeJSON](t, b.append(s, 0, "b1", "one"), http.StatusOK)
@@ -345,7 +353,7 @@ func TestGateway_TheReplyOfTheHolderIsLost(t *testing.T) {
 
 // cuttingProxy passes requests on to *behind, and cuts the connection instead
 // of answering while cut.
-func cuttingProxy(t *testing.T, behind *string) (address string, cut func(bool)) {
+func cuttingProxy(t *testing.T, behind *atomic.Pointer[string]) (address string, cut func(bool)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -357,7 +365,7 @@ func cuttingProxy(t *testing.T, behind *string) (address string, cut func(bool))
 	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		out := r.Clone(r.Context())
 		out.RequestURI = ""
-		out.URL.Scheme, out.URL.Host = "http", strings.TrimPrefix(*behind, "http://")
+		out.URL.Scheme, out.URL.Host = "http", strings.TrimPrefix(*behind.Load(), "http://")
 		resp, err := transport.RoundTrip(out)
 		if err != nil {
 			panic(http.ErrAbortHandler)
