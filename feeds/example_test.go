@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -16,7 +15,7 @@ import (
 // and finds the newest record of a key.
 func Example() {
 	if err := session(context.Background()); err != nil {
-		log.Fatal(err)
+		fmt.Println(err) // and so what was printed differs from the output below
 	}
 	// Output:
 	// appended 1 to 2

@@ -238,7 +238,7 @@ func (a *appending) prepare(ctx context.Context, c *feedCluster) (feeds.Settings
 		if err != nil {
 			return settings, err
 		}
-		_, err = fmt.Fprintln(a.streams.err, createdText(a.feed, settings, false))
+		_, err = fmt.Fprintln(a.err, createdText(a.feed, settings, false))
 		return settings, err
 	case errors.Is(err, feeds.ErrNoFeed):
 		return feeds.Settings{}, fmt.Errorf("%w: flusso-kafka-admin feed create %s, or append with --create", err, a.feed)
@@ -338,7 +338,7 @@ func (a *appending) warnLeft(s *feeds.Session) error {
 		if left.Sealed {
 			text = fmt.Sprintf("stream %d, with %s, is sealed without a commit: it gets one now", left.Stream, status.Count(left.Last, "record"))
 		}
-		if _, err := fmt.Fprintln(a.streams.err, "flusso-kafka-admin: warning: "+text); err != nil {
+		if _, err := fmt.Fprintln(a.err, "flusso-kafka-admin: warning: "+text); err != nil {
 			return err
 		}
 	}
@@ -386,7 +386,7 @@ func (a *appending) write(answer appended) error {
 		}
 	}
 	if answer.Commit != nil && answer.Commit.Warning != "" {
-		_, err := fmt.Fprintln(a.streams.err, "flusso-kafka-admin: warning: "+answer.Commit.Warning)
+		_, err := fmt.Fprintln(a.err, "flusso-kafka-admin: warning: "+answer.Commit.Warning)
 		return err
 	}
 	return nil

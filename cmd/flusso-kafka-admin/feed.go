@@ -244,7 +244,7 @@ func (t *feedTarget) completingFeeds(cmd *cobra.Command, ask func(context.Contex
 	if _, err := settle(cmd, t.streams); err != nil || t.settle() != nil {
 		return
 	}
-	t.streams.err = io.Discard
+	t.err = io.Discard
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
 	c, err := t.open(ctx)

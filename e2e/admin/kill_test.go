@@ -120,12 +120,29 @@ func TestBroker_hangs_and_is_gone_under_every_command(t *testing.T) {
 	status := p.runs(0, "topic", "plan", "--sinks", "audit,search")
 	dir := t.TempDir()
 	commands := [][]string{
-		{"status"}, {"lag"}, {"watermark"}, {"watermark", "explain"}, {"lane", "list"}, {"lane", "describe", "audit"}, {"lane", "peek", "audit"},
-		{"offset", "translate", "audit", "--position", "1"}, {"request", "list"}, {"writer", "describe"}, {"topic", "plan"}, {"topic", "check"},
-		{"lane", "rewind", "audit", "--to-earliest", "--yes"}, {"lane", "skip", "audit", "--save", filepath.Join(dir, "x"), "--yes"},
-		{"lane", "retire", "audit", "--why", "test", "--yes"}, {"lane", "restore", "audit", "--yes"}, {"lane", "delete", "audit", "--yes"},
-		{"lane", "trim", "audit", "--yes"}, {"lane", "accept", "audit", "--yes"}, {"request", "send", "audit", "order", "--yes"},
-		{"request", "cancel", "--all", "--yes"}, {"writer", "fence", "--yes"}, {"topic", "apply", "--yes"},
+		{"status"},
+		{"lag"},
+		{"watermark"},
+		{"watermark", "explain"},
+		{"lane", "list"},
+		{"lane", "describe", "audit"},
+		{"lane", "peek", "audit"},
+		{"offset", "translate", "audit", "--position", "1"},
+		{"request", "list"},
+		{"writer", "describe"},
+		{"topic", "plan"},
+		{"topic", "check"},
+		{"lane", "rewind", "audit", "--to-earliest", "--yes"},
+		{"lane", "skip", "audit", "--save", filepath.Join(dir, "x"), "--yes"},
+		{"lane", "retire", "audit", "--why", "test", "--yes"},
+		{"lane", "restore", "audit", "--yes"},
+		{"lane", "delete", "audit", "--yes"},
+		{"lane", "trim", "audit", "--yes"},
+		{"lane", "accept", "audit", "--yes"},
+		{"request", "send", "audit", "order", "--yes"},
+		{"request", "cancel", "--all", "--yes"},
+		{"writer", "fence", "--yes"},
+		{"topic", "apply", "--yes"},
 	}
 	all := func(what string) {
 		var running sync.WaitGroup

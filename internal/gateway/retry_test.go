@@ -385,7 +385,9 @@ func cuttingProxy(t *testing.T, behind *atomic.Pointer[string]) (address string,
 	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		_ = <-ended // that it was closed
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 		transport.CloseIdleConnections()
 	})
 	return "http://" + l.Addr().String(), func(on bool) {

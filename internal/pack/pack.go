@@ -130,15 +130,15 @@ func openRows(what string, g parquet.RowGroup, row int64, size int) (*rowReader,
 // next returns the next rows, none at the end. They are good until the next call.
 func (r *rowReader) next() (rows []parquet.Row, err error) {
 	err = guard(r.what, "its rows cannot be read", func() error {
-		n, err := r.rows.ReadRows(r.buf)
+		n, rerr := r.rows.ReadRows(r.buf)
 		rows = r.buf[:n]
-		if n == 0 && err == nil {
+		switch {
+		case n > 0 || errors.Is(rerr, io.EOF): // another error comes again
+			return nil
+		case rerr == nil:
 			return io.ErrNoProgress
 		}
-		if errors.Is(err, io.EOF) || n > 0 && err != nil { // the error comes again
-			return nil
-		}
-		return err
+		return rerr
 	})
 	return rows, err
 }

@@ -106,10 +106,8 @@ func member(r *Record, name string, raw json.RawMessage) (err error) {
 	case "discarded":
 		err = errors.New("that a stream was discarded is no record")
 	default:
-		for _, t := range told {
-			if t == name {
-				return nil
-			}
+		if slices.Contains(told, name) {
+			return nil
 		}
 		err = errors.New("unknown: known are key, value, version, tombstone, fingerprint, keyBase64, valueBase64 and fingerprintBase64")
 	}
