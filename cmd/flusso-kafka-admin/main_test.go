@@ -34,6 +34,9 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TMPDIR", env.Getenv("WORK"))
+			// A program with the race detector waits a second at its end for
+			// reports of others; each of these is one command.
+			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			env.Values[brokers{}] = new(*kfaketest.Cluster)
 			env.Values[faults{}] = new(*kfaketest.Injected)
 			env.Values[engines{}] = new(*kgo.Client)

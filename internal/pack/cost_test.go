@@ -51,7 +51,7 @@ func spread(i int) []byte {
 // TestALookUpReadsPagesAndNotTheFile: what a look-up costs where each read is
 // a request to a bucket.
 func TestALookUpReadsPagesAndNotTheFile(t *testing.T) {
-	const n = 300_000
+	const n = 100_000
 	long := bytes.Repeat([]byte("x"), 400)
 	for name, test := range map[string]struct {
 		n     int
@@ -162,7 +162,7 @@ func TestAWriterHoldsOneRowGroup(t *testing.T) {
 	for name, test := range map[string]struct {
 		n, size int
 		most    uint64
-	}{"200 records of 1 MiB": {200, 1 << 20, 96 << 20}, "a million small ones": {1_000_000, 20, 96 << 20}, "a million empty ones": {1_000_000, 0, 96 << 20}} {
+	}{"120 records of 1 MiB": {120, 1 << 20, 96 << 20}, "many small ones": {250_000, 20, 96 << 20}, "many empty ones": {250_000, 0, 96 << 20}} {
 		var out discard
 		most := heap(func(sampled func()) {
 			w := pack.NewWriter(&out)
