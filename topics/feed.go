@@ -47,18 +47,10 @@ func (f Feed) Specs(o Options) ([]Spec, error) {
 
 // ParseFeedLogTopic is the inverse of [Feed.LogTopic].
 func ParseFeedLogTopic(topic string) (Feed, error) {
-	return parseFeed(topic, "feed log topic", ".feed.log")
-}
-
-// ParseFeedWALTopic is the inverse of [Feed.WALTopic].
-func ParseFeedWALTopic(topic string) (Feed, error) {
-	return parseFeed(topic, "feed WAL topic", ".feed.wal")
-}
-
-func parseFeed(topic, kind, suffix string) (Feed, error) {
+	const suffix = ".feed.log"
 	name, ok := strings.CutSuffix(topic, suffix)
 	if !ok {
-		return Feed{}, &flusso.NameError{Kind: kind, Name: topic, Reason: "not of the form FEED" + suffix}
+		return Feed{}, &flusso.NameError{Kind: "feed log topic", Name: topic, Reason: "not of the form FEED" + suffix}
 	}
 	return NewFeed(name)
 }

@@ -126,16 +126,7 @@ func KillAnywhere(t *testing.T, times int, brokers ...string) int {
 		p.Kill()
 		f.Hear(t, p)
 	}
-	s, err := f.Client.Resume(t.Context(), f.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Seal(t.Context(), "end"); err != nil {
-		t.Fatal(err)
-	}
-	n := f.Check(t)
-	follower.Saw(t, n)
-	return f.Acked()
+	return f.conclude(t, follower)
 }
 
 // Fight lets processes fight for the lease for a while: each that is fenced
@@ -166,6 +157,13 @@ func Fight(t *testing.T, processes int, d time.Duration, brokers ...string) int 
 	for _, p := range all {
 		f.Hear(t, p)
 	}
+	return f.conclude(t, follower)
+}
+
+// conclude seals what the processes left, compares the feed with what was
+// acked and with what the follower saw, and returns how many records were
+// acked.
+func (f *Feed) conclude(t *testing.T, follower *Follower) int {
 	s, err := f.Client.Resume(t.Context(), f.Name)
 	if err != nil {
 		t.Fatal(err)

@@ -144,9 +144,6 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Handler answers requests.
-func (g *Gateway) Handler() http.Handler { return g.handler }
-
 // Run serves on l until ctx ends, and closes l. It is called once. The sessions
 // stay open: closing the client closes them.
 func (g *Gateway) Run(ctx context.Context, l net.Listener) error {

@@ -38,12 +38,6 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 	return p, nil
 }
 
-// First returns the sequence of the first record, 0 for an empty pack.
-func (p *Reader) First() uint64 { return p.first }
-
-// Records returns how many records the pack holds.
-func (p *Reader) Records() uint64 { return uint64(p.f.NumRows()) }
-
 // From iterates over the records from a sequence on, which may be below the
 // first. Rows and what they point to are good until the next one. An error
 // ends the iteration.
