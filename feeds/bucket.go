@@ -44,6 +44,10 @@ func openBucket(ctx context.Context, feed topics.Feed, settings Settings) (*buck
 	var m marker
 	switch {
 	case errors.Is(err, bucket.ErrMissing):
+		if gone := b.Accessible(ctx); gone != nil { // stores that tell a missing bucket by a missing object
+			err = gone
+			break
+		}
 		err = &MarkerError{Feed: feed.String(), Bucket: bucket.Name(settings.Bucket), Cause: err}
 	case err == nil:
 		if jerr := json.Unmarshal(content, &m); jerr != nil || m.ID != settings.ID {

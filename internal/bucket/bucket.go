@@ -33,34 +33,9 @@ type Bucket struct {
 	dir  string // of a folder; empty for other stores
 }
 
-// Error says what could not be done with which object of which bucket.
-type Error struct {
-	Op     string // "write", "read", "list", "delete", "open"
-	Bucket string
-	Object string // empty for the bucket as a whole
-	Cause  error
-}
-
-func (e *Error) Error() string {
-	what := e.Bucket
-	if e.Object != "" {
-		what = e.Object + " in " + what
-	}
-	return fmt.Sprintf("%s %s: %v", e.Op, what, e.Cause)
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Cause }
-
-// ErrMissing says that there is no such object.
-var ErrMissing = errors.New("no such object")
-
-// ErrDiffers says that an object is not what its name or manifest says.
-var ErrDiffers = errors.New("its content is not what was written: it was changed, or cut off")
-
 // Open opens a bucket by its URL: file:///var/lib/feeds for a folder, which must
-// be there; s3://, gs:// or azblob:// where the program has their drivers. The
-// caller closes it.
+// be there; s3://, gs:// or azblob:// where the program has their drivers, which
+// ask no store yet. The caller closes it.
 func Open(ctx context.Context, address string) (*Bucket, error) { return open(ctx, address, false) }
 
 // Create is Open, and creates a folder that is not there.
@@ -83,8 +58,19 @@ func open(ctx context.Context, address string, create bool) (*Bucket, error) {
 		u.RawQuery = q.Encode()
 		b.dir = folder(u)
 	}
+	if u.Scheme == "s3" {
+		q := u.Query()
+		// Objects are read back and compared with their SHA-256 here: checksums of
+		// the client add nothing, and stores that don't know them are many.
+		for _, setting := range []string{"request_checksum_calculation", "response_checksum_validation"} {
+			if !q.Has(setting) {
+				q.Set(setting, "when_required")
+			}
+		}
+		u.RawQuery = q.Encode()
+	}
 	if b.b, err = blob.OpenBucket(ctx, u.String()); err != nil {
-		return nil, &Error{Op: "open", Bucket: b.name, Cause: err}
+		return nil, b.failed("open", "", err)
 	}
 	return b, nil
 }
@@ -114,7 +100,7 @@ func Name(address string) string {
 // Close closes the bucket.
 func (b *Bucket) Close() error {
 	if err := b.b.Close(); err != nil {
-		return &Error{Op: "close", Bucket: b.name, Cause: err}
+		return b.failed("close", "", err)
 	}
 	return nil
 }
@@ -137,7 +123,7 @@ func (b *Bucket) Put(ctx context.Context, object string, content io.ReadSeeker, 
 	if err := b.write(ctx, object, content); err != nil {
 		// A reply that was lost looks the same: what is there decides.
 		if verr := b.Verify(ctx, object, hash, size); verr != nil {
-			return &Error{Op: "write", Bucket: b.name, Object: object, Cause: err}
+			return b.failed("write", object, err)
 		}
 		return nil
 	}
@@ -226,10 +212,10 @@ func (b *Bucket) Copy(ctx context.Context, w io.Writer, object string, hash [sha
 }
 
 func (b *Bucket) readError(object string, err error) error {
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if gcerrors.Code(err) == gcerrors.NotFound && !noBucket(err) {
 		err = errors.Join(ErrMissing, err)
 	}
-	return &Error{Op: "read", Bucket: b.name, Object: object, Cause: err}
+	return b.failed("read", object, err)
 }
 
 // Read returns the content of a small object.
@@ -292,7 +278,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 				return
 			}
 			if err != nil {
-				yield("", &Error{Op: "list", Bucket: b.name, Object: prefix, Cause: err})
+				yield("", b.failed("list", prefix, err))
 				return
 			}
 			if !o.IsDir && !yield(o.Key, nil) {
@@ -302,10 +288,23 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 	}
 }
 
+// Accessible asks the store for the bucket itself: a missing bucket and a missing
+// object look the same in some stores. It is an [ErrNoBucket] where there is none.
+func (b *Bucket) Accessible(ctx context.Context) error {
+	there, err := b.b.IsAccessible(ctx)
+	if err == nil && !there {
+		err = ErrNoBucket
+	}
+	if err != nil {
+		return b.failed("list", "", err)
+	}
+	return nil
+}
+
 // Delete deletes an object; one that is not there is fine.
 func (b *Bucket) Delete(ctx context.Context, object string) error {
-	if err := b.b.Delete(ctx, object); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return &Error{Op: "delete", Bucket: b.name, Object: object, Cause: err}
+	if err := b.b.Delete(ctx, object); err != nil && (gcerrors.Code(err) != gcerrors.NotFound || noBucket(err)) {
+		return b.failed("delete", object, err)
 	}
 	return nil
 }
