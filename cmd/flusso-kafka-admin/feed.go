@@ -94,7 +94,13 @@ type feedCluster struct {
 }
 
 // open connects within ctx. The caller closes what it returns.
-func (t *feedTarget) open(ctx context.Context) (_ *feedCluster, err error) {
+func (t *feedTarget) open(ctx context.Context) (*feedCluster, error) {
+	return t.openWith(ctx, feeds.Config{Logger: t.log()})
+}
+
+// openWith connects within ctx, for a client of feeds of that configuration,
+// which lacks how the brokers are reached.
+func (t *feedTarget) openWith(ctx context.Context, cfg feeds.Config) (_ *feedCluster, err error) {
 	c := &feedCluster{target: t}
 	defer func() {
 		if err != nil {
@@ -107,7 +113,7 @@ func (t *feedTarget) open(ctx context.Context) (_ *feedCluster, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("--embedded %s: %w", t.dir, err)
 		}
-		if c.broker, err = embedded.Open(ctx, filepath.Join(dir, "broker"), embedded.Logger(t.log())); err != nil {
+		if c.broker, err = embedded.Open(ctx, filepath.Join(dir, "broker"), embedded.Logger(cfg.Logger)); err != nil {
 			return nil, err
 		}
 		c.bucket = folderURL(filepath.Join(dir, "bucket"))
@@ -123,7 +129,8 @@ func (t *feedTarget) open(ctx context.Context) (_ *feedCluster, err error) {
 		}
 		return nil, err
 	}
-	c.Client, err = feeds.New(feeds.Config{Client: c.conn.Opts(), Logger: t.log()})
+	cfg.Client = c.conn.Opts()
+	c.Client, err = feeds.New(cfg)
 	return c, err
 }
 

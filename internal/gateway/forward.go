@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"time"
@@ -125,13 +125,17 @@ func (g *Gateway) holderOf(ctx context.Context, d *feeds.Description, j job) (to
 		p.Feed, p.Stream = j.feed, &j.stream
 		return nil, nil, p
 	case self:
-		return nil, nil, gone(d, j, "no-session", "this node is on record and has no session on it any more")
+		return nil, nil, gone(d, j, reasonNoSession, "this node is on record and has no session on it any more")
 	case d.Holder.Address == "":
-		return nil, nil, gone(d, j, "no-address", "it is on record without an address")
+		return nil, nil, gone(d, j, reasonNoAddress, "it is on record without an address")
 	}
 	to, err = peerURL(d.Holder.Address)
 	if err != nil {
-		return nil, nil, gone(d, j, "no-address", err.Error())
+		return nil, nil, gone(d, j, reasonNoAddress, err.Error())
+	}
+	if !g.trusts(to) {
+		g.metrics.forwarded.WithLabelValues(j.operation, forwardWithheld).Inc()
+		return nil, nil, gone(d, j, reasonNoPeer, "that address is none of this node's peers, so neither the write nor the token was sent there: allow it by --peer, or ask the holder")
 	}
 	return to, nil, nil
 }
@@ -209,7 +213,7 @@ func (g *Gateway) send(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	at.RawQuery = r.URL.RawQuery
 	req, err := http.NewRequestWithContext(ctx, r.Method, at.String(), bytes.NewReader(j.body))
 	if err != nil {
-		return gone(d, j, "no-address", err.Error())
+		return gone(d, j, reasonNoAddress, err.Error())
 	}
 	// A request that may have arrived is not sent again by the transport, which
 	// would for one without a body.
@@ -221,12 +225,18 @@ func (g *Gateway) send(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if g.cfg.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+g.cfg.Token)
 	}
+	sent := false
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { sent = false }, // nothing of an attempt before this one arrived
+		GotConn: func(httptrace.GotConnInfo) { sent = true },
+	}))
 	count := func(outcome string) { g.metrics.forwarded.WithLabelValues(j.operation, outcome).Inc() }
 	resp, err := g.peers.Do(req)
 	if err != nil {
-		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+		if !sent {
 			count(forwardUnreachable)
-			return gone(d, j, "unreachable", "it cannot be reached: "+op.Error())
+			reason, why := unsent(to, err)
+			return gone(d, j, reason, why)
 		}
 		count(forwardUnknown)
 		if asked := (*url.Error)(nil); errors.As(err, &asked) {
@@ -239,13 +249,23 @@ func (g *Gateway) send(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	switch {
 	case resp.StatusCode == http.StatusMisdirectedRequest:
 		count(forwardRefused)
-		return gone(d, j, "no-session", "the process there has no such session")
+		return gone(d, j, reasonNoSession, "the process there has no such session")
 	case err != nil:
 		count(forwardUnknown)
 		return cutOff(d, j, err)
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusNotFound && !isProblem(resp):
+	case resp.StatusCode == http.StatusUnauthorized:
 		count(forwardRefused)
-		return gone(d, j, "refused", "it refused the write with "+resp.Status+": give all nodes the same token")
+		return gone(d, j, reasonRefused, "it refused the write with "+resp.Status+": give all nodes the same token")
+	case isAnswer(resp):
+	case resp.StatusCode == http.StatusBadRequest && to.Scheme == "http" && bytes.Contains(body, []byte("HTTPS server")):
+		count(forwardRefused)
+		return gone(d, j, reasonUntrusted, "it speaks TLS there: give it an https:// address by --advertise")
+	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode >= http.StatusMultipleChoices:
+		count(forwardRefused)
+		return gone(d, j, reasonRefused, "what answers there is no node, with "+resp.Status+": let --advertise say where the holder is reached")
+	default:
+		count(forwardUnknown)
+		return cutOff(d, j, fmt.Errorf("what answered is no node, with %s", resp.Status))
 	}
 	count(forwardAnswered)
 	h := w.Header()
@@ -259,8 +279,12 @@ func (g *Gateway) send(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return nil
 }
 
-func isProblem(r *http.Response) bool {
-	return r.Header.Get("Content-Type") == "application/problem+json"
+// isAnswer reports whether a node answered, and not what stands before one.
+func isAnswer(r *http.Response) bool {
+	if r.StatusCode == http.StatusOK {
+		return r.Header.Get("Content-Type") == typeJSON
+	}
+	return r.Header.Get("Content-Type") == typeProblem
 }
 
 // cutOff says that a write was sent to the holder and its answer did not come.

@@ -42,8 +42,12 @@ type Config struct {
 	// [httpd.Guard].
 	CheckHost bool
 	Hosts     []string
-	// Peers is how other nodes are reached; nil for the system's authorities.
-	Peers *tls.Config
+	// Peers are the nodes that writes, and with them Token, may be sent to,
+	// whatever addresses stand in the logs of feeds. Without any, writes are sent
+	// to every address where there is no Token, and to none where there is one.
+	Peers []Peer
+	// PeerTLS is how other nodes are reached; nil for the system's authorities.
+	PeerTLS *tls.Config
 
 	Timeout     time.Duration // of a request to the brokers; 0 for 30 s
 	SealTimeout time.Duration // of a seal, which uploads; 0 for 10 min
@@ -130,7 +134,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.peers = &http.Client{
 		Transport: &http.Transport{
 			DialContext:     (&net.Dialer{Timeout: dialWithin}).DialContext,
-			TLSClientConfig: cfg.Peers, TLSHandshakeTimeout: dialWithin, ForceAttemptHTTP2: true,
+			TLSClientConfig: cfg.PeerTLS, TLSHandshakeTimeout: dialWithin, ForceAttemptHTTP2: true,
 			MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute,
 		},
 		// A node answers itself; who redirects is none.

@@ -12,6 +12,7 @@ const (
 	forwardRefused     = "refused"     // the node does not hold the lease
 	forwardUnreachable = "unreachable" // nothing was sent
 	forwardUnknown     = "unknown"     // it was cut off
+	forwardWithheld    = "withheld"    // nothing was sent, it is no peer
 )
 
 type metrics struct {
@@ -50,7 +51,7 @@ func newMetrics(r prometheus.Registerer, g *Gateway) (*metrics, error) {
 		}
 	}
 	for _, op := range []string{"append", "seal", "close"} {
-		for _, outcome := range []string{forwardAnswered, forwardRefused, forwardUnreachable, forwardUnknown} {
+		for _, outcome := range []string{forwardAnswered, forwardRefused, forwardUnreachable, forwardUnknown, forwardWithheld} {
 			m.forwarded.WithLabelValues(op, outcome)
 		}
 	}

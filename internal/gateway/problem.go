@@ -57,6 +57,9 @@ var kinds = []kind{
 	storage, holderGone, unavailable, notCommitted, tooManyFollowers, unknownOutcome, feedFull,
 }
 
+// typeProblem is the type of an answer that is a problem.
+const typeProblem = "application/problem+json"
+
 // problemPath is where kinds are described.
 const problemPath = "/problems/"
 
@@ -196,7 +199,7 @@ const retryAfter = "1"
 // write answers with the problem.
 func (p *problem) write(w http.ResponseWriter) {
 	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", typeProblem)
 	switch p.Status {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="flusso-kafka-admin serve feeds"`)

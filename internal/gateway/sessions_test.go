@@ -45,9 +45,9 @@ func TestSession_IdleOnesAreClosedAndCanBeResumed(t *testing.T) {
 func TestForward_WithTheTokenOfTheNodes(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
 	const token = "0123456789abcdef"
-	secret := func(c *Config) { c.Token = token }
+	secret := func(c *Config) { c.Token, c.Peers = token, []Peer{peer(t, "http://127.0.0.1")} }
 	a, b := w.node("a", secret), w.node("b", secret)
-	other := w.node("other", func(c *Config) { c.Token = token + "0" })
+	other := w.node("other", func(c *Config) { c.Token, c.Peers = token+"0", []Peer{peer(t, "http://127.0.0.1")} })
 	bearer := []string{"Authorization", "Bearer " + token, "Content-Type", typeJSON}
 	s := into[sessionJSON](t, a.do(http.MethodPost, "/v1/feeds/orders/open", nil, bearer...), http.StatusCreated)
 	path := appendPath(s.Stream, s.FencingToken, 0, "b1")

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,13 +101,21 @@ func (w *world) node(name string, change ...func(*Config)) *node {
 // where it is.
 func (w *world) nodeAt(name, address string, change ...func(*Config)) *node {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return w.listen(name, func(l net.Listener) (net.Listener, string) { return l, cmp.Or(address, "http://"+l.Addr().String()) }, change...)
+}
+
+// listen is a node behind what secure makes of its port, at the address that
+// it returns.
+func (w *world) listen(name string, secure func(net.Listener) (net.Listener, string), change ...func(*Config)) *node {
+	w.t.Helper()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	l, address := secure(plain)
 	n := &node{t: w.t, url: "http://" + l.Addr().String(), reg: prometheus.NewPedanticRegistry()}
-	if address == "" {
-		address = n.url
+	if l != plain {
+		n.url = "https://" + l.Addr().String()
 	}
 	client := w.client(name, address)
 	cfg := Config{Client: client, Address: address, Registerer: n.reg, Timeout: 20 * time.Second, CheckHost: true}
@@ -115,7 +125,7 @@ func (w *world) nodeAt(name, address string, change ...func(*Config)) *node {
 	if n.g, err = New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
-	transport := &http.Transport{}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is at its address on this machine
 	n.ask = &http.Client{Transport: transport}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
