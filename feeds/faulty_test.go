@@ -3,13 +3,16 @@ package feeds_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"testing"
 	"time"
 
 	"gocloud.dev/blob"
@@ -23,6 +26,8 @@ type store struct {
 	mu      sync.Mutex
 	objects map[string][]byte
 	mode    atomic.Int32
+	pause   atomic.Int64 // of one that is slow; 1 ms when zero
+	cut     atomic.Bool  // what is read ends half-way, and no error tells
 	hits    [modes]atomic.Int64
 }
 
@@ -30,19 +35,21 @@ type store struct {
 type mode int32
 
 const (
-	sound     mode = iota
-	readOnly       // writes are refused
-	full           // writes fail on their way
-	halfway        // writes fail at their end, and nothing is there
-	lostReply      // writes fail at their end, and the object is there
-	away           // nothing answers
-	slow           // everything takes a while
-	flaky          // each write in turn: sound, halfway, lostReply
+	sound      mode = iota
+	readOnly        // writes are refused
+	full            // writes fail on their way: no space
+	halfway         // writes fail at their end, and nothing is there
+	lostReply       // writes fail at their end, and the object is there
+	away            // nothing answers
+	slow            // everything takes a while
+	unreadable      // reads fail
+	unlisted        // lists fail
+	flaky           // each write in turn: sound, halfway, lostReply
 	modes
 )
 
 func (m mode) String() string {
-	return [...]string{"sound", "read-only", "full", "gone half-way", "reply lost", "away", "slow", "flaky"}[m]
+	return [...]string{"sound", "read-only", "full", "gone half-way", "reply lost", "away", "slow", "unreadable", "unlisted", "flaky"}[m]
 }
 
 func (s *store) be(m mode) { s.mode.Store(int32(m)) }
@@ -83,12 +90,25 @@ func (s *store) now() mode {
 	m := mode(s.mode.Load())
 	n := s.hits[m].Add(1)
 	if m == slow {
-		time.Sleep(time.Millisecond) //nolint:forbidigo // a store that is slow, not a test that waits
+		time.Sleep(max(time.Millisecond, time.Duration(s.pause.Load()))) //nolint:forbidigo // a store that is slow, not a test that waits
 	}
 	if m == flaky {
 		return []mode{sound, halfway, lostReply}[n%3]
 	}
 	return m
+}
+
+// whole checks that every object is what its name says: nothing is half there.
+func (s *store) whole(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, content := range s.objects {
+		sum := sha256.Sum256(content)
+		if !strings.HasSuffix(name, "/feed.json") && !strings.HasSuffix(name, hex.EncodeToString(sum[:])) {
+			t.Errorf("object %s holds %d other bytes", name, len(content))
+		}
+	}
 }
 
 // names returns the names of the objects.
@@ -128,7 +148,7 @@ func (faulty) SignedURL(context.Context, string, *driver.SignedURLOptions) (stri
 }
 
 func (f faulty) ListPaged(_ context.Context, o *driver.ListOptions) (*driver.ListPage, error) {
-	if f.now() == away {
+	if m := f.now(); m == away || m == unlisted {
 		return nil, errStore
 	}
 	page := &driver.ListPage{}
@@ -141,9 +161,10 @@ func (f faulty) ListPaged(_ context.Context, o *driver.ListOptions) (*driver.Lis
 }
 
 func (f faulty) NewRangeReader(_ context.Context, key string, offset, length int64, _ *driver.ReaderOptions) (driver.Reader, error) {
-	if mode(f.mode.Load()) == away {
-		f.now()
-		return nil, errStore
+	if m := mode(f.mode.Load()); m == away || m == unreadable || m == slow {
+		if f.now(); m != slow {
+			return nil, errStore
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,6 +176,9 @@ func (f faulty) NewRangeReader(_ context.Context, key string, offset, length int
 	content = content[min(offset, size):]
 	if length >= 0 && length < int64(len(content)) {
 		content = content[:length]
+	}
+	if f.cut.Load() {
+		content = content[:len(content)/2]
 	}
 	return &faultyReader{bytes.NewReader(content), size}, nil
 }
@@ -193,7 +217,7 @@ type faultyWriter struct {
 
 func (w *faultyWriter) Write(p []byte) (int, error) {
 	if w.mode == full {
-		return 0, io.ErrShortWrite
+		return 0, syscall.ENOSPC
 	}
 	return w.buf.Write(p)
 }

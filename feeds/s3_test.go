@@ -171,7 +171,9 @@ func TestE12E13_CommitsInAStoreThatSpeaksS3(t *testing.T) {
 	if got := verify(); !slices.Equal(got, []error{nil, nil}) {
 		t.Errorf("verified: %v", got)
 	}
-	at := slices.IndexFunc(s.names(t), func(name string) bool { return strings.Contains(name, "/000000000002/") && strings.Contains(name, "/pack-") })
+	at := slices.IndexFunc(s.names(t), func(name string) bool {
+		return strings.Contains(name, "/000000000002/") && strings.Contains(name, "/pack-")
+	})
 	s.damage(t, s.names(t)[at])
 	if got := verify(); got[0] != nil || !errors.Is(got[1], bucket.ErrDiffers) {
 		t.Errorf("verified with a pack of commit 2 damaged: %v", got)
