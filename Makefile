@@ -12,10 +12,11 @@ GO_TEST  := go test -tags synctests -ldflags=-w
 CHECKED  := -race -shuffle=on
 GORELEASER = go tool -modfile=$(CURDIR)/tools/dist/go.mod goreleaser
 LINT     := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
-MODULES  := . e2e examples/postgres deploy tools/platforms
+MODULES  := . e2e bench examples/postgres deploy tools/platforms
 PACKAGES ?= ./...
 FUZZTIME ?= 10s
 FOR      ?= 20s
+ROW      ?= .*
 
 .PHONY: help
 help: ## list the targets
@@ -44,8 +45,8 @@ dist-check: ## what `make dist` builds compiles on every platform, and is the sa
 	cd tools/platforms && go test -shuffle=on -timeout 8m ./...
 
 .PHONY: test
-test: setup ## run everything: unit, conformance, gateway, deploy, platforms, examples, Python reader, e2e on real Kafka
-	@$(MAKE) --no-print-directory -k test-unit test-python test-gateway test-deploy dist-check test-examples test-e2e
+test: setup ## run everything: unit, conformance, gateway, deploy, platforms, examples, Python reader, benchmarks in small, e2e on real Kafka
+	@$(MAKE) --no-print-directory -k test-unit test-python test-gateway test-deploy dist-check test-examples test-bench test-e2e
 
 .PHONY: setup
 setup: ## install what the tests need and this machine lacks (as root on Debian or Ubuntu)
@@ -90,6 +91,18 @@ test-examples: ## tests of examples/postgres
 test-e2e: ## real Kafka and Postgres in containers; starts an engine where none runs, and stops it
 	@echo '== end to end'
 	e2e/containers/engine.sh with bash -euo pipefail -c 'e2e/containers/images.sh all >/dev/null && cd e2e && $(GO_TEST) -shuffle=on -p 1 -timeout 14m ./...'
+
+.PHONY: test-bench
+test-bench: ## the benchmarks count and draw as they should, and each row runs (in small; nothing about time)
+	@echo '== bench'
+	cd bench && $(GO_TEST) -shuffle=on -timeout 4m ./...
+
+# Without the tag of the tests: its locks are not those that a user gets. An
+# engine is needed only where no broker is named.
+.PHONY: bench
+bench: ## measure against raw franz-go and write the tables (ROW=publish for one, BROKER=embedded or host:port, ARGS for more flags)
+	$(if $(BROKER),,e2e/containers/engine.sh with) bash -euo pipefail -c 'cd bench && go test -run "^$$" -bench "^BenchmarkRows$$/^($(ROW))$$" \
+		-benchtime 1x -timeout 60m . -bench.out=../docs/bench -bench.write=../README.md,../docs/performance.md+ $(ARGS)'
 
 .PHONY: screenshot
 screenshot: setup ## take docs/serve.png anew, of the demo (five minutes)

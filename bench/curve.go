@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+)
+
+// Curve is values over a variable, as a table and as a drawing.
+type Curve struct {
+	Name       string   `json:"name"` // of the drawing's file
+	Title      string   `json:"title"`
+	X          string   `json:"x"` // what is along the axes: "share of peak (%)"
+	Y          string   `json:"y"`
+	LogX, LogY bool     `json:",omitempty"`
+	Series     []Series `json:"series"`
+}
+
+// Series is one line of a curve.
+type Series struct {
+	Name   string  `json:"name"`
+	Points []Point `json:"points"` // by X
+}
+
+// Point is one value.
+type Point struct{ X, Y float64 }
+
+// SVG draws the curve. An axis that is logarithmic has no place for what is
+// not positive: such points are left out.
+func (c Curve) SVG() ([]byte, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Add(plotter.NewGrid())
+	if c.LogX {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	}
+	if c.LogY {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	} else {
+		p.Y.Min = 0
+	}
+	for i, s := range c.Series {
+		var points plotter.XYs
+		for _, at := range s.Points {
+			if (c.LogX && at.X <= 0) || (c.LogY && at.Y <= 0) || math.IsNaN(at.Y) {
+				continue
+			}
+			points = append(points, plotter.XY{X: at.X, Y: at.Y})
+		}
+		if len(points) == 0 {
+			return nil, fmt.Errorf("series %q has no point that can be drawn", s.Name)
+		}
+		line, marks, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return nil, fmt.Errorf("series %q: %w", s.Name, err)
+		}
+		line.Color, line.Dashes = plotutil.Color(i), plotutil.Dashes(i)
+		marks.Color, marks.Shape = plotutil.Color(i), plotutil.Shape(i)
+		p.Add(line, marks)
+		p.Legend.Add(s.Name, line, marks)
+	}
+	w, err := p.WriterTo(18*vg.Centimeter, 11*vg.Centimeter, "svg")
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	_, err = w.WriteTo(&out)
+	return out.Bytes(), err
+}
+
+// cells is the curve as a table: a row for each X, a column for each series.
+func (c Curve) cells() [][]string {
+	head := []string{c.X}
+	var xs []float64
+	for _, s := range c.Series {
+		head = append(head, s.Name+", "+c.Y)
+		if len(s.Points) > len(xs) {
+			xs = xs[:0]
+			for _, p := range s.Points {
+				xs = append(xs, p.X)
+			}
+		}
+	}
+	rows := [][]string{head}
+	for _, x := range xs {
+		row := []string{number(x)}
+		for _, s := range c.Series {
+			cell := ""
+			for _, p := range s.Points {
+				if p.X == x {
+					cell = number(p.Y)
+				}
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

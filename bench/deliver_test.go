@@ -1,0 +1,165 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/bench"
+)
+
+// deliver is the throughput of a sink engine that does nothing but ack: from
+// the first delivery until the floor is durable behind the last. Raw is a group
+// of kgo on the same topic that reads the same committed records, looks at
+// each, and commits what it has seen.
+func deliver(e *env) bench.Report {
+	const sink = "a"
+	batches := e.feed()
+	s := e.stream(nil, sink)
+	fill := e.commits(s)
+	perMeasure := e.calibrate(e.timed(batches, func(ctx context.Context, bs []*flusso.Batch) error { return submit(ctx, fill, bs, sink) }))
+	topic, filled := s.topic(sink), bench.Moved{}
+	// Reading is several times as fast as writing.
+	for range 4 {
+		bs := batches.take(perMeasure)
+		if err := submit(e.Context(), fill, bs, sink); err != nil {
+			e.Fatal(err)
+		}
+	}
+	total := int(batches.position)
+	adm := kadm.NewClient(e.client())
+	const first = "first"
+	ours := func(ctx context.Context) (bench.Sample, error) {
+		// The group goes back to the beginning, as by hand.
+		if err := rewind(ctx, adm, s.group(sink), topic); err != nil {
+			return bench.Sample{}, err
+		}
+		began := time.Now()
+		c := e.consumer(s, sink)
+		defer e.close(c)
+		m := meter{began: began}
+		for range total {
+			d, err := c.Receive(ctx)
+			if err != nil {
+				return bench.Sample{}, err
+			}
+			m.start()
+			for b, i := d.Item().(*flusso.Batch), 0; i < len(b.Envelopes); i++ {
+				en := &b.Envelopes[i]
+				m.saw(len(en.Index) + 1 + len(en.ID) + len(en.Document))
+			}
+			if err := d.Ack(ctx); err != nil {
+				return bench.Sample{}, err
+			}
+		}
+		if err := c.Flush(ctx); err != nil {
+			return bench.Sample{}, err
+		}
+		return m.sample(), nil
+	}
+	raw := func(ctx context.Context) (bench.Sample, error) {
+		group := e.name()
+		began := time.Now()
+		cl, err := kgo.NewClient(append(e.opts(), rawConsumer(group, topic)...)...)
+		if err != nil {
+			return bench.Sample{}, err
+		}
+		defer cl.Close()
+		m := meter{began: began}
+		for m.moved.Records < filled.Records {
+			// Of what is returned by a poll the next one allows the commit.
+			fs := cl.PollFetches(ctx)
+			if err := fs.Err(); err != nil {
+				return bench.Sample{}, err
+			}
+			m.start()
+			fs.EachRecord(func(r *kgo.Record) { m.saw(len(r.Key) + len(r.Value)) })
+		}
+		if err := cl.CommitUncommittedOffsets(ctx); err != nil {
+			return bench.Sample{}, err
+		}
+		return m.sample(), nil
+	}
+	filled = bench.Moved{Records: int64(total * e.batch)}
+	pairs := e.interleave(ours, raw)
+	const beside = "poll of a kgo group with committing, read_committed"
+	r := bench.Report{Lines: []bench.Line{pairs.Ratio("deliver and ack everything in a lane", beside, rate, rate, bench.AtLeast(0.95))}}
+	if e.inProcess {
+		r.Notes = append(r.Notes, "allocations are not told apart from those of the broker in the same process: measure on one of its own")
+	} else {
+		r.Lines = append(r.Lines, pairs.Difference("the same, allocations per envelope", beside, allocs, "", bench.AtMost(1)))
+	}
+	a, b := pairs.Values(first)
+	r.Notes = append(r.Notes, fmt.Sprintf("from attaching to the first delivery, which the rate leaves out: %.0f ms, raw from joining to the first poll %.0f ms (medians)", bench.SpreadOf(a).Median, bench.SpreadOf(b).Median))
+	return r
+}
+
+const allocs = "allocs"
+
+// rawConsumer is the settings of who consumes by hand and knows how: fetches
+// as large as pay, and offsets committed in the background at every poll, as
+// far as the one before went.
+func rawConsumer(group, topic string) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxPartitionBytes(rawPartitionBytes),
+	}
+}
+
+// rawPartitionBytes lets a fetch of a single partition be as large as ours.
+const rawPartitionBytes = 2 << 20
+
+// rewind sets a group that has no members back to the beginning of a topic.
+func rewind(ctx context.Context, adm *kadm.Client, group, topic string) error {
+	var to kadm.Offsets
+	to.AddOffset(topic, 0, 0, -1)
+	resp, err := adm.CommitOffsets(ctx, group, to)
+	if err != nil {
+		return err
+	}
+	return resp.Error()
+}
+
+// meter measures a consumer from its first delivery on.
+type meter struct {
+	began   time.Time
+	first   time.Time
+	mallocs uint64
+	moved   bench.Moved
+}
+
+// start is told of each delivery, or poll.
+func (m *meter) start() {
+	if m.first.IsZero() {
+		m.mallocs = mallocs()
+		m.first = time.Now()
+	}
+}
+
+func (m *meter) saw(bytes int) {
+	m.moved.Records++
+	m.moved.Bytes += int64(bytes)
+}
+
+func (m *meter) sample() bench.Sample {
+	took := time.Since(m.first)
+	return bench.Sample{Moved: m.moved, Values: map[string]float64{
+		rate:    float64(m.moved.Bytes) / 1e6 / took.Seconds(),
+		allocs:  float64(mallocs()-m.mallocs) / float64(m.moved.Records),
+		"first": ms(m.first.Sub(m.began)),
+	}}
+}
+
+func mallocs() uint64 {
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.Mallocs
+}
