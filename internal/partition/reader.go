@@ -58,7 +58,14 @@ func NewReader(opts []kgo.Opt, topic string, from flusso.Offset) (*Reader, error
 }
 
 // Close ends the reader.
-func (r *Reader) Close() { r.cl.Close() }
+func (r *Reader) Close() {
+	// A client whose first metadata comes while it is closed assigns its
+	// partitions all the same. A fetch that it begins then may be buffered when
+	// nobody polls any more, and is held for ever, by a goroutine. What is
+	// paused is not fetched.
+	r.cl.PauseFetchTopics(r.topic)
+	r.cl.Close()
+}
 
 // Next returns the offset after everything that was returned, control records
 // included.
