@@ -12,7 +12,9 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/exporter"
 	"github.com/flusso/flusso-kafka/internal/status"
 	"github.com/flusso/flusso-kafka/topics"
@@ -50,7 +52,7 @@ func exported(t testing.TB) series {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := make(series)
+	known := feedSeries(t)
 	for _, f := range families {
 		byLabel := make(map[string]map[string]bool)
 		known[f.GetName()] = byLabel
@@ -66,8 +68,55 @@ func exported(t testing.TB) series {
 	return known
 }
 
+// collected keeps what a client of feeds would register.
+type collected struct{ all []prometheus.Collector }
+
+func (c *collected) Register(x prometheus.Collector) error {
+	c.all = append(c.all, x)
+	return nil
+}
+func (c *collected) MustRegister(...prometheus.Collector) { panic("nobody calls it") }
+func (c *collected) Unregister(prometheus.Collector) bool { return true }
+
+// described is what a metric says of itself: there is no other way to its name
+// before it has a sample.
+var described = regexp.MustCompile(`^Desc\{fqName: "(\w+)", .* variableLabels: \{([\w,]*)\}\}$`)
+
+// feedSeries are those of a process that writes feeds, which has values when a
+// session is open.
+func feedSeries(t testing.TB) series {
+	t.Helper()
+	var c collected
+	client, err := feeds.New(feeds.Config{Client: []kgo.Opt{kgo.SeedBrokers("127.0.0.1:1")}, Registerer: &c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	known := make(series)
+	for _, x := range c.all {
+		descs := make(chan *prometheus.Desc, 16)
+		x.Describe(descs)
+		close(descs)
+		for d := range descs {
+			found := described.FindStringSubmatch(d.String())
+			if found == nil {
+				t.Fatalf("%s is not understood", d)
+			}
+			known[found[1]] = make(map[string]map[string]bool)
+			for label := range strings.SplitSeq(found[2], ",") {
+				known[found[1]][label] = make(map[string]bool)
+			}
+		}
+	}
+	return known
+}
+
 // open are the labels whose values are names of the user's.
-var open = []string{"pipeline", "sink"}
+var open = []string{"feed", "pipeline", "sink"}
 
 // check returns what an expression asks for that does not exist.
 func (known series) check(expr string) (problems []string) {
@@ -157,6 +206,7 @@ func TestCheck_Finds(t *testing.T) {
 	for _, expr := range []string{
 		`flusso_kafka_admin_up`,
 		`sum by (state) (flusso_kafka_admin_lane_state{sink="whatever",state=~"gap|behind"})`,
+		`max by (feed) (flusso_kafka_feed_unsealed_bytes{feed="whatever"})`,
 		`flusso_kafka_admin_watermark_holder and on (pipeline) flusso_kafka_admin_up == 1`,
 	} {
 		if problems := known.check(expr); len(problems) > 0 {
@@ -166,6 +216,7 @@ func TestCheck_Finds(t *testing.T) {
 	for _, tt := range []struct{ name, expr, want string }{
 		{"a metric", `flusso_kafka_admin_upp`, `no metric "flusso_kafka_admin_upp"`},
 		{"a metric below functions", `sum(rate(flusso_kafka_admin_collections[5m]))`, `no metric "flusso_kafka_admin_collections"`},
+		{"a metric of feeds", `flusso_kafka_feed_unsealed`, `no metric "flusso_kafka_feed_unsealed"`},
 		{"a label", `flusso_kafka_admin_lane_state{lane="search"}`, `no label "lane"`},
 		{"a state", `flusso_kafka_admin_lane_state{state="gone"}`, `state="gone"`},
 		{"one of several states", `flusso_kafka_admin_lane_state{state!~"gap|gone"}`, `state="gone"`},

@@ -93,7 +93,20 @@ func (s *Session) full(bytes uint64) error {
 	s.others = unsealed - bytes - s.tail.bytes
 	s.mu.Unlock()
 	if unsealed <= s.settings.MaxUnsealedBytes {
+		s.warnHalf(unsealed, streams)
 		return nil
 	}
 	return &FullError{Feed: s.feed.String(), Unsealed: unsealed - bytes, Limit: s.settings.MaxUnsealedBytes, Streams: append(streams, s.stream), Cause: s.trouble()}
+}
+
+// warnHalf logs, once each time, that what is not committed has grown above
+// half of what may be. Earlier than that nobody needs to act, and at the end
+// appends are refused.
+func (s *Session) warnHalf(unsealed uint64, others []uint64) {
+	half := unsealed > s.settings.MaxUnsealedBytes/2
+	if half && !s.tail.half {
+		s.client.cfg.Logger.Warn("more than half of what may wait for a commit does: seal the stream; `flusso-kafka-admin feed describe` shows what waits", "feed", s.feed,
+			"unsealed", unsealed, "limit", s.settings.MaxUnsealedBytes, "stream", s.stream, "others", others, "err", s.trouble())
+	}
+	s.tail.half = half
 }

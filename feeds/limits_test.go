@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -162,5 +163,43 @@ func TestLimits_ABrokerThatIsAwayDelaysAndLosesNothing(t *testing.T) {
 		if c, err := s.Seal(t.Context(), ""); err != nil || c.Records != 1 {
 			t.Errorf("seal while the broker is away for a while: %+v, %v", c, err)
 		}
+	})
+}
+
+// Half of maxUnsealedBytes is logged once, and told by what is on record.
+func TestLimits_HalfFullIsToldBeforeAppendsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{MaxUnsealedBytes: 10})
+		var log strings.Builder
+		c := w.client("a", func(c *feeds.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
+		described := func(unsealed uint64, half bool) {
+			t.Helper()
+			d, err := c.Describe(t.Context(), feed)
+			if err != nil || d.Unsealed() != unsealed || d.HalfFull() != half {
+				t.Errorf("%d bytes wait, half %t, %v; want %d, %t", d.Unsealed(), d.HalfFull(), err, unsealed, half)
+			}
+		}
+		s, err := c.Open(t.Context(), feed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, payload := range []string{"five.", "6", "7", "8"} {
+			if _, err := s.Append(t.Context(), batch(payload)); err != nil {
+				t.Fatal(err)
+			}
+			described(uint64(5+i), i > 0)
+			if n := strings.Count(log.String(), "more than half of what may wait"); n != min(i, 1) {
+				t.Errorf("with %d bytes it is logged %d times: %s", 5+i, n, &log)
+			}
+		}
+		if got := log.String(); !strings.Contains(got, "feed=orders unsealed=6 limit=10 stream=1 others=[]") {
+			t.Errorf("logged is %s", got)
+		}
+		if _, err := s.Seal(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		described(0, false)
 	})
 }

@@ -102,6 +102,19 @@ func (d Description) Held() bool {
 	return slices.ContainsFunc(d.Streams, func(s Stream) bool { return s.State == string(wire.StreamOpen) })
 }
 
+// Unsealed returns how many bytes of keys and payloads wait for a commit, of
+// which there may be Settings.MaxUnsealedBytes.
+func (d Description) Unsealed() uint64 {
+	sum := uint64(0)
+	for _, s := range d.Streams {
+		sum += s.Bytes
+	}
+	return sum
+}
+
+// HalfFull reports whether more than half of what may wait for a commit does.
+func (d Description) HalfFull() bool { return d.Unsealed() > d.Settings.MaxUnsealedBytes/2 }
+
 // tailOf returns the newest append of a stream that is open, which the WAL
 // knows; all of it is zero where the stream is empty. It is a [*HoleError]
 // where the WAL lacks what the log says was there.

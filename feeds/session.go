@@ -57,6 +57,7 @@ type tail struct {
 	seal  error  // why nothing more is taken
 	at    time.Time
 	note  string // message of the seal
+	half  bool   // more than half of what may wait for a commit does
 }
 
 // start begins a session on a stream for which the lease has published its

@@ -27,6 +27,7 @@ JSON: docs/json.md.`,
   holder   nobody; the last was vm/18783
   event    released, 0.4 s ago, writer epoch 3
   commits  1, of 2 streams
+  unsealed 7 B of at most 64.0 GiB wait for their commit
 
   stream  state      records  bytes  message
   2       abandoned        1    7 B  -
@@ -60,6 +61,8 @@ type describedFeed struct {
 	At           time.Time        `json:"at"`
 	AppendedAt   *time.Time       `json:"appendedAt"` // null for none
 	Streams      []unsealedStream `json:"streams"`
+	Unsealed     uint64           `json:"unsealedBytes"`
+	HalfFull     bool             `json:"halfFull"`
 	Deleting     bool             `json:"deleting"`
 }
 
@@ -102,7 +105,7 @@ func describe(d feeds.Description) *describedFeed {
 	out := &describedFeed{
 		Feed: d.Feed, Settings: settingsOf(d.Settings), Commits: d.Commits, NewestStream: d.Newest,
 		Holder: feedHolder{Name: d.Holder.Name, Epoch: d.Epoch}, Held: d.Held(), Event: d.Event, At: d.At.UTC(),
-		Streams: []unsealedStream{}, Deleting: d.Deleting,
+		Streams: []unsealedStream{}, Unsealed: d.Unsealed(), HalfFull: d.HalfFull(), Deleting: d.Deleting,
 	}
 	if d.Holder.Address != "" {
 		out.Holder.Address = &d.Holder.Address
@@ -141,6 +144,13 @@ func (t *feedTarget) writeDescription(d feeds.Description) error {
 	}
 	if len(d.Streams) == 0 {
 		return nil
+	}
+	waits := fmt.Sprintf("%s of at most %s wait for their commit", tied(size(d.Unsealed())), tied(size(d.Settings.MaxUnsealedBytes)))
+	if d.HalfFull() {
+		waits += ", more than half: above the limit appends are refused"
+	}
+	if err := paragraph(t.out, "unsealed ", waits); err != nil {
+		return err
 	}
 	if _, err := fmt.Fprintln(t.out); err != nil {
 		return err

@@ -241,15 +241,21 @@ func TestE15_WhatIsNoNodeIsNotBelieved(t *testing.T) {
 		want   kind
 		reason string
 	}{
-		"a page":            {page(http.StatusOK), unknownOutcome, ""},
-		"a proxy":           {page(http.StatusBadGateway), unknownOutcome, ""},
-		"nothing there":     {page(http.StatusNotFound), holderGone, reasonRefused},
-		"not allowed":       {page(http.StatusForbidden), holderGone, reasonRefused},
-		"another request":   {page(http.StatusBadRequest), holderGone, reasonRefused},
-		"another place":     {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, n.url+r.URL.Path, http.StatusTemporaryRedirect) }, holderGone, reasonRefused},
-		"no such session":   {page(http.StatusMisdirectedRequest), holderGone, reasonNoSession},
-		"another token":     {page(http.StatusUnauthorized), holderGone, reasonRefused},
-		"cut in the middle": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "99"); w.WriteHeader(http.StatusOK); panic(http.ErrAbortHandler) }, unknownOutcome, ""},
+		"a page":          {page(http.StatusOK), unknownOutcome, ""},
+		"a proxy":         {page(http.StatusBadGateway), unknownOutcome, ""},
+		"nothing there":   {page(http.StatusNotFound), holderGone, reasonRefused},
+		"not allowed":     {page(http.StatusForbidden), holderGone, reasonRefused},
+		"another request": {page(http.StatusBadRequest), holderGone, reasonRefused},
+		"another place": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, n.url+r.URL.Path, http.StatusTemporaryRedirect)
+		}, holderGone, reasonRefused},
+		"no such session": {page(http.StatusMisdirectedRequest), holderGone, reasonNoSession},
+		"another token":   {page(http.StatusUnauthorized), holderGone, reasonRefused},
+		"cut in the middle": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "99")
+			w.WriteHeader(http.StatusOK)
+			panic(http.ErrAbortHandler)
+		}, unknownOutcome, ""},
 	} {
 		answer.Store(&tt.do)
 		got := n.append(s, 0, "b1", "one")
