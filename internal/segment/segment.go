@@ -171,7 +171,7 @@ func (s *Session) take() []Entry {
 		if len(s.queue) > 0 {
 			wait = time.Until(s.queue[0].at.Add(s.cfg.MaxAge))
 			// Idle: go at once. Otherwise gather, unless nothing else can come.
-			if s.inFlight == 0 || s.queueBytes >= s.cfg.MaxBytes || wait <= 0 || s.closing || len(s.drains) > 0 {
+			if s.inFlight == 0 || s.fullLocked() || wait <= 0 || s.closing || len(s.drains) > 0 {
 				entries := s.cutLocked()
 				s.mu.Unlock()
 				return entries
@@ -189,6 +189,12 @@ func (s *Session) take() []Entry {
 		case <-s.done:
 		}
 	}
+}
+
+// fullLocked reports whether the next segment can't grow: also when what comes
+// next waits for room in the window, and would not fit into the segment either.
+func (s *Session) fullLocked() bool {
+	return s.queueBytes >= s.cfg.MaxBytes || len(s.waiters) > 0 && s.queueBytes+s.waiters[0].entry.Bytes > s.cfg.MaxBytes
 }
 
 // cutLocked takes the entries of the next segment: as many as fit, at least one.

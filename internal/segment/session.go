@@ -137,6 +137,7 @@ func (s *Session) Submit(ctx context.Context, e Entry) error {
 	w := &waiter{entry: e, ready: make(chan struct{})}
 	s.waiters = append(s.waiters, w)
 	s.mu.Unlock()
+	s.signal() // the segment that gathers may be full by it
 
 	var err error
 	select {

@@ -192,6 +192,44 @@ func TestWindow(t *testing.T) {
 	})
 }
 
+// TestWindowClosesSegment checks that a segment does not wait for its age when
+// what comes next waits for the window, and would not fit into it.
+func TestWindowClosesSegment(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		s, l := w.open(t, func(c *segment.Config) { c.MaxBytes, c.MaxUnackedBytes = 80_000, 160_000 }), newLedger()
+		commit := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang})
+		submit(t, s, sized(entry(l, "first", "a"), 60_000))
+		<-commit.Hit()
+		var produced atomic.Int32
+		see := w.Fault(t, kmsg.Produce, kfaketest.Fault{Match: func(kmsg.Request) bool {
+			produced.Add(1)
+			return false
+		}})
+		defer see.Release()
+		submit(t, s, sized(entry(l, "gathered", "a"), 60_000))
+		synctest.Wait()
+		if n := produced.Load(); n != 0 {
+			t.Errorf("%d requests to produce while more could come", n)
+		}
+		third := make(chan error, 1)
+		go func() { third <- s.Submit(t.Context(), sized(entry(l, "waits", "a"), 60_000)) }()
+		synctest.Wait()
+		if produced.Load() == 0 {
+			t.Error("the full segment waits")
+		}
+		commit.Release()
+		if err := <-third; err != nil {
+			t.Error(err)
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.read(t, "a"), "first gathered waits"; got != want {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	})
+}
+
 // TestEncode checks that entries are encoded in submit order and that an error
 // rejects its entry alone, resolved in its turn.
 func TestEncode(t *testing.T) {
