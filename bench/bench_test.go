@@ -156,7 +156,7 @@ func example() []bench.Report {
 			Curves: []bench.Curve{{
 				Name: "watermark", Title: "Watermark by lanes", X: "lanes", Y: "ms", LogX: true, LogY: true,
 				Series: []bench.Series{
-					{Name: "ours", Points: []bench.Point{{X: 1, Y: 0.5}, {X: 100, Y: 1}, {X: 1000, Y: 12.5}}},
+					{Name: "ours", Points: []bench.Point{{X: 1, Y: 0.5}, {X: 100, Y: 1, Low: 0.8, High: 1.25}, {X: 1000, Y: 12.5}}},
 					{Name: "raw", Points: []bench.Point{{X: 1, Y: 0}, {X: 100, Y: 0.9}}},
 				},
 			}},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -27,8 +28,15 @@ type Series struct {
 	Points []Point `json:"points"` // by X
 }
 
-// Point is one value.
-type Point struct{ X, Y float64 }
+// Point is one value, with the lowest and highest of its samples where there
+// were several: see [Spread.Point].
+type Point struct {
+	X, Y      float64
+	Low, High float64 `json:",omitzero"`
+}
+
+// Point returns the median at x, with the lowest and highest.
+func (s Spread) Point(x float64) Point { return Point{X: x, Y: s.Median, Low: s.Min, High: s.Max} }
 
 // SVG draws the curve. An axis that is logarithmic has no place for what is
 // not positive: such points are left out.
@@ -46,12 +54,12 @@ func (c Curve) SVG() ([]byte, error) {
 		p.Y.Min = 0
 	}
 	for i, s := range c.Series {
-		var points plotter.XYs
+		var points bars
 		for _, at := range s.Points {
 			if (c.LogX && at.X <= 0) || (c.LogY && at.Y <= 0) || math.IsNaN(at.Y) {
 				continue
 			}
-			points = append(points, plotter.XY{X: at.X, Y: at.Y})
+			points = append(points, at)
 		}
 		if len(points) == 0 {
 			return nil, fmt.Errorf("series %q has no point that can be drawn", s.Name)
@@ -63,6 +71,14 @@ func (c Curve) SVG() ([]byte, error) {
 		line.Color, line.Dashes = plotutil.Color(i), plotutil.Dashes(i)
 		marks.Color, marks.Shape = plotutil.Color(i), plotutil.Shape(i)
 		p.Add(line, marks)
+		if points.spread() {
+			ends, err := plotter.NewYErrorBars(points)
+			if err != nil {
+				return nil, fmt.Errorf("series %q: %w", s.Name, err)
+			}
+			ends.Color = plotutil.Color(i)
+			p.Add(ends)
+		}
 		p.Legend.Add(s.Name, line, marks)
 	}
 	w, err := p.WriterTo(18*vg.Centimeter, 11*vg.Centimeter, "svg")
@@ -72,6 +88,29 @@ func (c Curve) SVG() ([]byte, error) {
 	var out bytes.Buffer
 	_, err = w.WriteTo(&out)
 	return out.Bytes(), err
+}
+
+// bars are points that can be drawn.
+type bars []Point
+
+// Len implements [plotter.XYer].
+func (b bars) Len() int { return len(b) }
+
+// XY implements [plotter.XYer].
+func (b bars) XY(i int) (x, y float64) { return b[i].X, b[i].Y }
+
+// YError implements [plotter.YErrorer]. A low that is not positive has no place
+// on a logarithmic axis, and gets no bar.
+func (b bars) YError(i int) (low, high float64) {
+	p := b[i]
+	if p.Low <= 0 || p.High < p.Y {
+		return 0, 0
+	}
+	return p.Low - p.Y, p.High - p.Y
+}
+
+func (b bars) spread() bool {
+	return slices.ContainsFunc(b, func(p Point) bool { return p.Low != p.High })
 }
 
 // cells is the curve as a table: a row for each X, a column for each series.
@@ -95,6 +134,9 @@ func (c Curve) cells() [][]string {
 			for _, p := range s.Points {
 				if p.X == x {
 					cell = number(p.Y)
+					if p.Low != p.High {
+						cell += " (" + number(p.Low) + " – " + number(p.High) + ")"
+					}
 				}
 			}
 			row = append(row, cell)

@@ -36,8 +36,8 @@ var rows = []struct {
 	{"publish", publish},
 	{"quiet", quiet},
 	{"deliver", deliver},
-	//	{"stalled", stalled},
-	//	{"curve", curve},
+	{"stalled", stalled},
+	{"curve", curve},
 }
 
 // BenchmarkRows measures. A row is run once, whatever -benchtime says: alone by
@@ -49,7 +49,7 @@ func BenchmarkRows(b *testing.B) {
 		b.Run(r.name, func(b *testing.B) {
 			e := newEnv(b, flags)
 			report := e.finish(r.name, r.run(e))
-			b.Log("\n" + bench.Table([]bench.Report{report}) + bench.Details([]bench.Report{report}, "."))
+			show(b, []bench.Report{report}) // the log of a benchmark is cut
 			for _, l := range report.Lines {
 				if l.Compared != nil {
 					b.ReportMetric(l.Compared.Median, strings.ReplaceAll(l.Unit+"-"+l.By, " ", "-"))
@@ -69,9 +69,7 @@ func BenchmarkRows(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := os.Stdout.WriteString("\n" + bench.Table(reports)); err != nil {
-		b.Fatal(err)
-	}
+	show(b, reports)
 	for name := range strings.SplitSeq(*written, ",") {
 		if name == "" {
 			continue
@@ -91,5 +89,13 @@ func BenchmarkRows(b *testing.B) {
 		if err != nil {
 			b.Fatalf("%s: %v", name, err)
 		}
+	}
+}
+
+// show prints reports for who waits for them.
+func show(t testing.TB, reports []bench.Report) {
+	t.Helper()
+	if _, err := os.Stdout.WriteString("\n\n" + bench.Table(reports) + "\n" + bench.Details(reports, "docs/bench") + "\n"); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func Table(reports []Report) string {
 	var out strings.Builder
 	out.WriteString(measuredOn(reports))
-	rows := [][]string{{"row", "what", "beside", "ours", "raw", "median of pairs", "spread", "to reach", "verdict"}}
+	rows := [][]string{{"row", "what", "beside", "measured", "beside it", "median of pairs", "spread", "to reach", "verdict"}}
 	for _, r := range reports {
 		for _, l := range r.Lines {
 			rows = append(rows, append([]string{r.Row}, l.cells()...))
