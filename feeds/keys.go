@@ -8,8 +8,8 @@ import (
 	"github.com/flusso/flusso-kafka/internal/pack"
 )
 
-// keyIndexer builds the key index of a stream's packs in a folder: the keys of
-// one pack in memory, sorted runs in files, merged at the end.
+// keyIndexer builds the key index of a stream's packs in a folder: some keys in
+// memory, sorted runs in files, merged at the end.
 type keyIndexer struct {
 	dir   string
 	newer pack.Newer
@@ -17,6 +17,10 @@ type keyIndexer struct {
 	packs uint32    // that were ended
 	runs  []string  // files
 }
+
+// runBytes is the memory that keys may take before they go to a file: a pack of
+// small records has hundreds of thousands.
+const runBytes = 16 << 20
 
 func newKeyIndexer(dir string, settings Settings) *keyIndexer {
 	k := &keyIndexer{dir: dir, newer: pack.BySequence}
@@ -28,11 +32,22 @@ func newKeyIndexer(dir string, settings Settings) *keyIndexer {
 }
 
 // add notes a row of the open pack.
-func (k *keyIndexer) add(row *pack.Row) { k.run.Add(row, k.packs) }
+func (k *keyIndexer) add(row *pack.Row) error {
+	k.run.Add(row, k.packs)
+	if k.run.Weight() < runBytes {
+		return nil
+	}
+	return k.spill()
+}
 
-// endPack writes the keys of the open pack to a file.
+// endPack begins another pack.
 func (k *keyIndexer) endPack() error {
 	k.packs++
+	return k.spill()
+}
+
+// spill writes the keys in memory to a file.
+func (k *keyIndexer) spill() error {
 	if k.run.Len() == 0 {
 		return nil
 	}

@@ -205,7 +205,9 @@ func (g *stage) add(ctx context.Context, records []Record, a wire.Append) error 
 		if err := g.pack.w.Write(&row); err != nil {
 			return fmt.Errorf("stage stream %d of feed %s: %w", g.state.Number, g.feed, err)
 		}
-		g.keys.add(&row)
+		if err := g.keys.add(&row); err != nil {
+			return fmt.Errorf("index stream %d of feed %s: %w", g.state.Number, g.feed, err)
+		}
 		row.Sequence++
 		if g.pack.w.Summary().Weight() >= uint64(g.client.cfg.PackBytes) {
 			if err := g.closePack(ctx); err != nil {

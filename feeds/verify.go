@@ -129,7 +129,9 @@ func (v *verification) pack(ctx context.Context, o Object, dir string) (err erro
 		}
 		next++
 		v.Bytes += uint64(len(row.Key) + len(row.Payload))
-		v.keys.add(row)
+		if err := v.keys.add(row); err != nil {
+			return err
+		}
 	}
 	if next != o.Last+1 {
 		return fmt.Errorf("it ends at sequence %d, its manifest says %d", next-1, o.Last)

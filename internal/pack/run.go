@@ -6,12 +6,16 @@ import (
 	"slices"
 )
 
-// Run gathers the keys of one pack in memory: the newest entry of each. It is
-// bounded by the pack's size and not for concurrent use.
+// Run gathers keys in memory: the newest entry of each. Whoever fills it looks
+// at its weight. It is not for concurrent use.
 type Run struct {
 	newer   Newer
 	entries map[string]Entry
+	weight  int
 }
+
+// runEntryWeight is about what an entry of a run takes in memory beside its key.
+const runEntryWeight = 160
 
 // NewRun returns an empty run.
 func NewRun(newer Newer) *Run { return &Run{newer: newer, entries: make(map[string]Entry)} }
@@ -22,14 +26,21 @@ func (r *Run) Add(row *Row, pack uint32) {
 		return
 	}
 	e := Entry{Sequence: row.Sequence, Version: row.Version, Tombstone: row.Tombstone, Pack: pack}
-	if old, ok := r.entries[string(row.Key)]; ok && !r.newer(&old, &e) {
+	old, ok := r.entries[string(row.Key)]
+	if ok && !r.newer(&old, &e) {
 		return
+	}
+	if !ok {
+		r.weight += len(row.Key) + runEntryWeight
 	}
 	r.entries[string(row.Key)] = e
 }
 
 // Len returns how many keys there are.
 func (r *Run) Len() int { return len(r.entries) }
+
+// Weight returns about how many bytes of memory the run takes.
+func (r *Run) Weight() int { return r.weight }
 
 // Sorted iterates over the entries by key.
 func (r *Run) Sorted() iter.Seq2[*Entry, error] {

@@ -27,14 +27,12 @@ func (e *GoneError) Error() string {
 // Unwrap returns the cause.
 func (e *GoneError) Unwrap() error { return e.Cause }
 
-// fetchBytes bounds one fetch, and so what a reader holds: two of them.
-const fetchBytes = 8 << 20
-
 // Reader reads committed records of one topic in order, from an offset on. It
 // is not for concurrent use.
 type Reader struct {
 	cl    *kgo.Client
 	topic string
+	size  *fetchSize
 	next  flusso.Offset
 	held  []*kgo.Record
 	err   error // ended
@@ -43,18 +41,19 @@ type Reader struct {
 // NewReader returns a reader of topic that begins at offset from. opts reach
 // the brokers. Close it.
 func NewReader(opts []kgo.Opt, topic string, from flusso.Offset) (*Reader, error) {
+	size := &fetchSize{}
 	cl, err := kgo.NewClient(append(slices.Clone(opts),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(int64(from))}}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // they tell how far the log was read
-		kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes), kgo.MaxBufferedRecords(1<<20),
+		kgo.FetchMaxBytes(firstFetch), kgo.FetchMaxPartitionBytes(firstFetch), kgo.WithHooks(size),
 		kgo.FetchMaxWait(fetchWait),
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("set up a reader of topic %s: %w", topic, err)
 	}
-	return &Reader{cl: cl, topic: topic, next: from}, nil
+	return &Reader{cl: cl, topic: topic, size: size, next: from}, nil
 }
 
 // Close ends the reader.
@@ -80,6 +79,9 @@ func (r *Reader) Read(ctx context.Context) (*kgo.Record, error) {
 			return nil, r.err
 		}
 		fetches := r.cl.PollFetches(ctx)
+		if bytes, changed := r.size.next(); changed {
+			r.cl.UpdateFetchMaxBytes(bytes, bytes)
+		}
 		// What came goes first, also when ctx ended at the same moment: the
 		// client will not deliver it again.
 		if r.held = fetches.Records(); len(r.held) > 0 && flusso.Offset(r.held[0].Offset) < r.next {
