@@ -47,6 +47,7 @@ type Spec struct {
 
 // Main runs a process where this is one, and does not return then.
 func Main() {
+	loadMain()
 	text := os.Getenv(roleOf)
 	if text == "" {
 		return
