@@ -62,6 +62,7 @@ test-python: bin/python/installed ## read the formats' test vectors, and commits
 	@echo '== Python readers'
 	python3 internal/wire/testdata/reader.py
 	python3 internal/wire/testdata/feed_reader.py
+	python3 internal/records/testdata/frames.py
 	@sample=$$(mktemp -d); trap 'rm -rf "$$sample"' EXIT; set -x; \
 		$(GO_TEST) -count=1 -run '^TestF5_Sample$$' ./feeds -sample "$$sample"; \
 		bin/python/bin/python feeds/testdata/commits.py "$$sample"

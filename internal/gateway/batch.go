@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 	"time"
 
 	"github.com/flusso/flusso-kafka/feeds"
-	"github.com/flusso/flusso-kafka/internal/wire"
+	"github.com/flusso/flusso-kafka/internal/records"
 )
 
 // The types of a batch.
@@ -112,7 +111,7 @@ func decodeJSON(body []byte) ([]feeds.Record, error) {
 	if b.Records == nil {
 		return nil, badRequest.problem("the body is no batch: records is missing")
 	}
-	records := make([]feeds.Record, len(b.Records))
+	all := make([]feeds.Record, len(b.Records))
 	for i, in := range b.Records {
 		bad := func(reason string) ([]feeds.Record, error) {
 			p := badRequest.problem("record %d of the batch: %s", i, reason)
@@ -146,9 +145,9 @@ func decodeJSON(body []byte) ([]feeds.Record, error) {
 		if in.Fingerprint != nil {
 			r.Fingerprint = *in.Fingerprint
 		}
-		records[i] = r
+		all[i] = r
 	}
-	return records, nil
+	return all, nil
 }
 
 // strictly reads one JSON value with known members alone.
@@ -164,69 +163,13 @@ func strictly(body []byte, into any) error {
 	return nil
 }
 
-// The flags of a binary record.
-const (
-	flagKey = 1 << iota
-	flagVersion
-	flagTombstone
-	flagFingerprint
-	flagsKnown = 1<<iota - 1
-)
-
-// decodeBinary reads records one after the other: a byte of flags; if they say
-// so, the key with its length before it, the version and the fingerprint; then
-// the payload with its length before it. Numbers are big-endian, lengths of 4
-// bytes, versions of 8.
+// decodeBinary reads the frames of docs/record-input.md.
 func decodeBinary(body []byte) ([]feeds.Record, error) {
-	var records []feeds.Record
-	for at := body; len(at) > 0; {
-		n := len(records)
-		bad := func(reason string) ([]feeds.Record, error) {
-			p := badRequest.problem("record %d of the batch: %s", n, reason)
-			p.Record = &n
-			return nil, p
-		}
-		take := func(n int) ([]byte, bool) {
-			if n < 0 || n > len(at) {
-				return nil, false
-			}
-			part := at[:n:n]
-			at = at[n:]
-			return part, true
-		}
-		sized := func() ([]byte, bool) {
-			length, ok := take(4)
-			if !ok {
-				return nil, false
-			}
-			return take(int(binary.BigEndian.Uint32(length)))
-		}
-		flags := at[0]
-		at = at[1:]
-		if flags&^flagsKnown != 0 {
-			return bad(fmt.Sprintf("flags %#02x are not known", flags))
-		}
-		r, ok := feeds.Record{Tombstone: flags&flagTombstone != 0}, true
-		if flags&flagKey != 0 {
-			r.Key, ok = sized()
-		}
-		if ok && flags&flagVersion != 0 {
-			var v []byte
-			if v, ok = take(8); ok {
-				version := binary.BigEndian.Uint64(v)
-				r.Version = &version
-			}
-		}
-		if ok && flags&flagFingerprint != 0 {
-			r.Fingerprint, ok = take(wire.FingerprintSize)
-		}
-		if ok {
-			r.Payload, ok = sized()
-		}
-		if !ok {
-			return bad("it ends early")
-		}
-		records = append(records, r)
+	out, err := records.Frames(body)
+	if err == nil {
+		return out, nil
 	}
-	return records, nil
+	p := badRequest.problem("the body is no batch: %v", err)
+	p.Record, p.cause = new(len(out)), err
+	return nil, p
 }

@@ -1,15 +1,16 @@
 package gateway
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/records"
 )
 
 func TestGateway_OpenAppendSealRead(t *testing.T) {
@@ -25,11 +26,8 @@ func TestGateway_OpenAppendSealRead(t *testing.T) {
 	body := []byte(`{"records":[{"keyText":"k","payload":"dGhyZWU=","version":"18446744073709551615","fingerprint":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},{"key":"aw==","tombstone":true}]}`)
 	into[rangeJSON](t, n.do(http.MethodPost, appendPath(1, s.FencingToken, 2, "b2"), body, "Content-Type", "application/json; charset=utf-8"), http.StatusOK)
 	into[rangeJSON](t, n.do(http.MethodPost, appendPath(1, s.FencingToken, 4, "b3")+"&key=%ff&version=7", []byte("five"), "Content-Type", typeBytes), http.StatusOK)
-	packed := binary.BigEndian.AppendUint32([]byte{flagKey | flagVersion | flagFingerprint}, 1)
-	packed = binary.BigEndian.AppendUint64(append(packed, 'x'), 9)
-	packed = binary.BigEndian.AppendUint32(append(packed, make([]byte, 32)...), 3)
-	packed = append(packed, "six"...)
-	packed = append(packed, 0, 0, 0, 0, 0) // keyless and empty
+	packed := records.AppendFrame(nil, &records.Record{Key: []byte("x"), Version: new(uint64(9)), Fingerprint: make([]byte, 32), Payload: []byte("six")})
+	packed = records.AppendFrame(packed, &records.Record{}) // keyless and empty
 	got = into[rangeJSON](t, n.do(http.MethodPost, appendPath(1, s.FencingToken, 5, "b4"), packed, "Content-Type", typeRecords), http.StatusOK)
 	if got.First != 6 || got.Last != 7 {
 		t.Errorf("binary: %+v", got)
@@ -190,5 +188,25 @@ func TestGateway_HistoryInPages(t *testing.T) {
 	second := into[page](t, n.get("/v1/feeds/orders/history?limit=2&after=2"), http.StatusOK)
 	if len(second.Commits) != 1 || second.More || second.Commits[0].Message != "commit 3" {
 		t.Errorf("the second page: %+v", second)
+	}
+}
+
+// A body of frames is refused whole, and the answer names the record.
+func TestGateway_ABodyOfFramesIsThatOfRecordInput(t *testing.T) {
+	n := newWorld(t, feeds.CreateOptions{}).node("a")
+	s := n.open()
+	whole := records.AppendFrame(nil, &records.Record{Payload: []byte("one")})
+	for body, want := range map[string]string{
+		string(whole) + "\x00\x00":                 "record 2 at byte 8: the input ends 2 bytes into its length",
+		string(whole) + "\x00\x00\x00\x01\x10":     "record 2 at byte 8: marks 0x10 are not known",
+		string(whole) + "\x01" + string(whole[1:6]): "record 2 at byte 8: the input ends after 2 of its 16777220 bytes",
+	} {
+		got := n.do(http.MethodPost, appendPath(1, s.FencingToken, 0, "b1"), []byte(body), "Content-Type", typeRecords)
+		if p := got.problem(t); !p.is(badRequest) || p.Record == nil || *p.Record != 1 || !strings.Contains(p.Detail, want) {
+			t.Errorf("got %s, want %s", got.body, want)
+		}
+	}
+	if got := into[rangeJSON](t, n.do(http.MethodPost, appendPath(1, s.FencingToken, 0, "b1"), whole, "Content-Type", typeRecords), http.StatusOK); got.First != 1 || got.Repeated {
+		t.Errorf("what is whole is at %+v", got)
 	}
 }

@@ -55,7 +55,7 @@ func (r *Reader) Next() (Record, error) {
 // Place says where the record is that Next returned last.
 func (r *Reader) Place() string {
 	if r.format == Binary {
-		return fmt.Sprintf("record %d at byte %d", r.n, r.begin)
+		return framePlace(r.n, r.begin)
 	}
 	return fmt.Sprintf("line %d", r.n)
 }
@@ -119,9 +119,9 @@ func (r *Reader) frame() (Record, error) {
 		return Record{}, err
 	}
 	r.n++
-	size := binary.BigEndian.Uint32(head[:])
-	if size < 1 || size > MaxRecord {
-		return Record{}, r.bad(fmt.Sprintf("its length is %d bytes, 1 to %d may be: is this the binary format?", size, MaxRecord))
+	size, reason := frameSize(head[:])
+	if reason != "" {
+		return Record{}, r.bad(reason)
 	}
 	// Grown as it comes: a wrong length takes no memory.
 	var body bytes.Buffer
@@ -139,6 +139,48 @@ func (r *Reader) frame() (Record, error) {
 	r.at += 4 + int64(size)
 	return rec, nil
 }
+
+// frameSize reads how many bytes follow the length of a frame.
+func frameSize(head []byte) (size uint32, reason string) {
+	size = binary.BigEndian.Uint32(head)
+	if size < 1 || size > MaxRecord {
+		return 0, fmt.Sprintf("its length is %d bytes, 1 to %d may be: is this the binary format?", size, MaxRecord)
+	}
+	return size, ""
+}
+
+// Frames returns the records of frames that are in memory already, with which
+// the records share it, and those before one that is none with
+// the [*Error] that says why.
+func Frames(b []byte) ([]Record, error) {
+	var out []Record
+	for at := 0; at < len(b); {
+		bad := func(reason string) ([]Record, error) {
+			return out, &Error{Place: framePlace(uint64(len(out))+1, int64(at)), Reason: reason}
+		}
+		rest := b[at:]
+		if len(rest) < 4 {
+			return bad(fmt.Sprintf("the input ends %d bytes into its length", len(rest)))
+		}
+		size, reason := frameSize(rest)
+		if reason != "" {
+			return bad(reason)
+		}
+		rest = rest[4:]
+		if uint64(len(rest)) < uint64(size) {
+			return bad(fmt.Sprintf("the input ends after %d of its %d bytes", len(rest), size))
+		}
+		rec, reason := parseFrame(rest[:size:size])
+		if reason != "" {
+			return bad(reason)
+		}
+		out = append(out, rec)
+		at += 4 + int(size)
+	}
+	return out, nil
+}
+
+func framePlace(n uint64, at int64) string { return fmt.Sprintf("record %d at byte %d", n, at) }
 
 func parseFrame(b []byte) (r Record, reason string) {
 	marks := b[0]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -114,15 +115,6 @@ func TestBadInputNamesItsPlace(t *testing.T) {
 	}
 }
 
-// Frames are those of docs/record-input.md.
-func TestFrames(t *testing.T) {
-	r := records.Record{Key: []byte("k1"), Payload: []byte("hello"), Version: new(uint64(7)), Tombstone: true}
-	const want = "\x00\x00\x00\x14" + "\x07" + "\x00\x00\x00\x02k1" + "\x00\x00\x00\x00\x00\x00\x00\x07" + "hello"
-	if got := string(records.AppendFrame(nil, &r)); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // Whatever a record holds, it comes back from frames and from JSON lines.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("k"), true, []byte("v"), uint64(7), true, false, []byte{})
@@ -149,6 +141,11 @@ func FuzzRoundTrip(f *testing.F) {
 			if format == records.JSONL {
 				got, err = all(format, "", string(input)+"\n"+string(input)+"\n")
 			}
+			if format == records.Binary {
+				if whole, again := records.Frames([]byte(string(input) + string(input))); again != nil || !cmp.Equal(whole, got) {
+					t.Fatalf("frames in memory are %+v, %v; one by one %+v", whole, again, got)
+				}
+			}
 			if err != nil || len(got) != 2 || !cmp.Equal(got[0], want) || !cmp.Equal(got[1], want) {
 				t.Fatalf("%s: %+v came back as %+v, %v", format, want, got, err)
 			}
@@ -166,6 +163,12 @@ func FuzzReader(f *testing.F) {
 			var bad *records.Error
 			if err != nil && !errors.As(err, &bad) {
 				t.Fatal(err)
+			}
+			if format == records.Binary {
+				whole, again := records.Frames([]byte(input))
+				if !cmp.Equal(whole, got) || fmt.Sprint(again) != fmt.Sprint(err) {
+					t.Fatalf("frames in memory are %+v, %v; one by one %+v, %v", whole, again, got, err)
+				}
 			}
 			if len(got) > len(input) {
 				t.Fatalf("%d records from %d bytes", len(got), len(input))
