@@ -197,8 +197,8 @@ func TestGateway_ABodyOfFramesIsThatOfRecordInput(t *testing.T) {
 	s := n.open()
 	whole := records.AppendFrame(nil, &records.Record{Payload: []byte("one")})
 	for body, want := range map[string]string{
-		string(whole) + "\x00\x00":                 "record 2 at byte 8: the input ends 2 bytes into its length",
-		string(whole) + "\x00\x00\x00\x01\x10":     "record 2 at byte 8: marks 0x10 are not known",
+		string(whole) + "\x00\x00":                  "record 2 at byte 8: the input ends 2 bytes into its length",
+		string(whole) + "\x00\x00\x00\x01\x10":      "record 2 at byte 8: marks 0x10 are not known",
 		string(whole) + "\x01" + string(whole[1:6]): "record 2 at byte 8: the input ends after 2 of its 16777220 bytes",
 	} {
 		got := n.do(http.MethodPost, appendPath(1, s.FencingToken, 0, "b1"), []byte(body), "Content-Type", typeRecords)
