@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/status"
 )
 
 // gatherFor is how long a batch waits for more records before it is appended
@@ -37,7 +38,6 @@ type pump struct {
 	mu      sync.Mutex
 	done    durable
 	waiting int
-	shown   time.Time
 	begun   time.Time
 }
 
@@ -77,6 +77,7 @@ func (p *pump) run(life context.Context, in *inflow) (err error) {
 		}
 	})
 	defer p.stall.Stop()
+	stop := p.progress()
 	var acking sync.WaitGroup
 	acking.Go(func() { p.acknowledge(ctx) })
 
@@ -89,7 +90,7 @@ func (p *pump) run(life context.Context, in *inflow) (err error) {
 	}
 	close(p.acks)
 	acking.Wait()
-	p.clear()
+	stop()
 	if p.err != nil {
 		return p.err
 	}
@@ -238,7 +239,6 @@ func (p *pump) acknowledge(ctx context.Context) {
 		p.done.Records += at.Records
 		p.done.bytes += a.bytes
 		p.mu.Unlock()
-		p.progress()
 	}
 }
 
@@ -251,21 +251,39 @@ func (p *pump) durable() durable {
 // progressEvery is how often a terminal is told.
 const progressEvery = 200 * time.Millisecond
 
-// progress shows on a terminal how far it is.
-func (p *pump) progress() {
-	if p.errColumns <= 0 || time.Since(p.shown) < progressEvery {
-		return
+// progress shows on a terminal how far it is, until stop is called, which takes
+// that away.
+func (p *pump) progress() (stop func()) {
+	if p.errColumns <= 0 {
+		return func() {}
 	}
-	p.shown = time.Now()
-	took := time.Since(p.begun)
-	line := fmt.Sprintf("%d records, %s durable in stream %d, %s/s", p.done.Records, size(p.done.bytes), p.s.Stream(),
-		size(uint64(float64(p.done.bytes)/max(took.Seconds(), 0.001))))
-	_, _ = io.WriteString(p.streams.err, "\r"+cut(line, p.errColumns-1)+ansi.EraseLineRight) // only for looking at
-}
-
-// clear takes the progress away.
-func (p *pump) clear() {
-	if !p.shown.IsZero() {
-		_, _ = io.WriteString(p.streams.err, "\r"+ansi.EraseLineRight)
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		shown := uint64(0)
+		for {
+			select {
+			case <-tick.C:
+			case <-end:
+				if shown > 0 {
+					_, _ = io.WriteString(p.streams.err, "\r"+ansi.EraseLineRight)
+				}
+				return
+			}
+			done := p.durable()
+			if done.Records == shown {
+				continue
+			}
+			shown = done.Records
+			line := fmt.Sprintf("%s, %s durable in stream %d, %s/s", status.Count(shown, "record"), size(done.bytes), p.s.Stream(),
+				size(uint64(float64(done.bytes)/max(time.Since(p.begun).Seconds(), 0.001))))
+			_, _ = io.WriteString(p.streams.err, "\r"+cut(line, p.errColumns-1)+ansi.EraseLineRight) // only for looking at
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
 	}
 }

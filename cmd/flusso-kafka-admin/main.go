@@ -23,7 +23,7 @@ import (
 const grace = 900 * time.Millisecond
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	code := make(chan int, 1)
 	windUp := &winding{}
 	go func() {
@@ -53,6 +53,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "flusso-kafka-admin: interrupted, and did not wind up in time")
 		os.Exit(exitFailed)
 	}
+}
+
+// interrupts are the signals that a command winds up after. A terminal that
+// goes away is one, but for what nohup runs.
+func interrupts() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // columns returns the width of a terminal, 0 when f is not one.
