@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -162,8 +163,12 @@ func TestE18_EveryCommandOnFeeds(t *testing.T) {
 		t.Errorf("deleted feeds are listed: %s", got)
 	}
 	c.says(1, line("read "+feed), "no such feed")
-	left, err := filepath.Glob(filepath.Join(bucket, "*-*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("deleted feeds leave %v, %v", left, err)
+	if err := fs.WalkDir(os.DirFS(bucket), ".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			t.Errorf("deleted feeds leave %s", path)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
 	}
 }
