@@ -13,8 +13,8 @@ import (
 	"github.com/flusso/flusso-kafka/bench"
 )
 
-// deliver is the throughput of a sink engine that does nothing but ack: from
-// the first delivery until the floor is durable behind the last. Raw is a group
+// deliver is the throughput of a sink engine that does nothing but ack, until
+// the floor is durable behind the last delivery. Raw is a group
 // of kgo on the same topic that reads the same committed records, looks at
 // each, and commits what it has seen.
 func deliver(e *env) bench.Report {
@@ -29,22 +29,20 @@ func deliver(e *env) bench.Report {
 	}
 	topic, total := s.topic(sink), int(batches.position)
 	adm := kadm.NewClient(e.client())
-	const first = "first"
 	ours := func(ctx context.Context) (bench.Sample, error) {
 		// The group goes back to the beginning, as by hand.
 		if err := rewind(ctx, adm, s.group(sink), topic); err != nil {
 			return bench.Sample{}, err
 		}
-		began := time.Now()
+		m := newMeter(total * e.batch)
 		c := e.consumer(s, sink)
 		defer e.close(c)
-		m := meter{began: began}
 		for range total {
 			d, err := c.Receive(ctx)
 			if err != nil {
 				return bench.Sample{}, err
 			}
-			m.start()
+			m.next()
 			for b, i := d.Item().(*flusso.Batch), 0; i < len(b.Envelopes); i++ {
 				en := &b.Envelopes[i]
 				m.saw(len(en.Index) + 1 + len(en.ID) + len(en.Document))
@@ -60,20 +58,19 @@ func deliver(e *env) bench.Report {
 	}
 	raw := func(ctx context.Context) (bench.Sample, error) {
 		group := e.name()
-		began := time.Now()
-		cl, err := kgo.NewClient(append(e.opts(), rawConsumer(group, topic)...)...)
+		m := newMeter(total * e.batch)
+		cl, err := kgo.NewClient(append(e.opts(), e.rawOpts(rawConsumer(group, topic)...)...)...)
 		if err != nil {
 			return bench.Sample{}, err
 		}
 		defer cl.Close()
-		m := meter{began: began}
 		for m.moved.Records < int64(total*e.batch) {
 			// Of what is returned by a poll the next one allows the commit.
 			fs := cl.PollFetches(ctx)
 			if err := fs.Err(); err != nil {
 				return bench.Sample{}, err
 			}
-			m.start()
+			m.next()
 			fs.EachRecord(func(r *kgo.Record) { m.saw(len(r.Key) + len(r.Value)) })
 		}
 		if err := cl.CommitUncommittedOffsets(ctx); err != nil {
@@ -83,13 +80,13 @@ func deliver(e *env) bench.Report {
 	}
 	pairs := e.interleave(ours, raw)
 	const beside = "poll of a kgo group with committing, read_committed"
-	r := bench.Report{Lines: []bench.Line{pairs.Ratio("deliver and ack everything in a lane", beside, rate, rate, bench.AtLeast(0.95))}}
+	r := bench.Report{Lines: []bench.Line{pairs.Ratio("deliver and ack everything in a lane", beside, rate, rate, bench.AtLeast(0.95))}, Notes: []string{e.costs.note()}}
 	if e.inProcess {
 		r.Notes = append(r.Notes, "allocations are not told apart from those of the broker in the same process: measure on one of its own")
 	} else {
 		r.Lines = append(r.Lines, pairs.Difference("the same, allocations per envelope", beside, allocs, allocs, bench.AtMost(1)))
 	}
-	a, b := pairs.Values(first)
+	a, b := pairs.Values(waited)
 	r.Notes = append(r.Notes, fmt.Sprintf("from attaching to the first delivery, which the rate leaves out: %.0f ms, raw from joining to the first poll %.0f ms (medians)", bench.SpreadOf(a).Median, bench.SpreadOf(b).Median))
 	return r
 }
@@ -124,19 +121,32 @@ func rewind(ctx context.Context, adm *kadm.Client, group, topic string) error {
 	return resp.Error()
 }
 
-// meter measures a consumer from its first delivery on.
+// meter measures a consumer. It begins when a part has been delivered: both
+// sides have read ahead by then, and neither waits for its first fetch. Where
+// all came at once it has begun at attaching.
 type meter struct {
+	attached time.Time
+	skip     int64 // records before it begins
+	waited   time.Duration
+
 	began   time.Time
-	first   time.Time
 	mallocs uint64
-	moved   bench.Moved
+	moved   bench.Moved // all
+	before  bench.Moved // of it, before it began
 }
 
-// start is told of each delivery, or poll.
-func (m *meter) start() {
-	if m.first.IsZero() {
-		m.mallocs = mallocs()
-		m.first = time.Now()
+func newMeter(records int) meter {
+	now := time.Now()
+	return meter{attached: now, began: now, mallocs: mallocs(), skip: int64(records) / 20}
+}
+
+// next is told of each delivery, or poll, before its records are seen.
+func (m *meter) next() {
+	if m.moved.Records == 0 {
+		m.waited = time.Since(m.attached)
+	}
+	if m.before.Records == 0 && m.moved.Records > m.skip {
+		m.before, m.mallocs, m.began = m.moved, mallocs(), time.Now()
 	}
 }
 
@@ -146,13 +156,15 @@ func (m *meter) saw(bytes int) {
 }
 
 func (m *meter) sample() bench.Sample {
-	took := time.Since(m.first)
+	took := time.Since(m.began)
 	return bench.Sample{Moved: m.moved, Values: map[string]float64{
-		rate:    float64(m.moved.Bytes) / 1e6 / took.Seconds(),
-		allocs:  float64(mallocs()-m.mallocs) / float64(m.moved.Records),
-		"first": ms(m.first.Sub(m.began)),
+		rate:   float64(m.moved.Bytes-m.before.Bytes) / 1e6 / took.Seconds(),
+		allocs: float64(mallocs()-m.mallocs) / float64(m.moved.Records-m.before.Records),
+		waited: ms(m.waited),
 	}}
 }
+
+const waited = "waited"
 
 func mallocs() uint64 {
 	var s runtime.MemStats

@@ -53,6 +53,9 @@ type env struct {
 	inProcess bool   // the broker is: its work and its allocations count as ours and raw's
 	prefix    string // of all names that the row makes
 	made      int
+
+	our, raw bench.Traffic // of the clients of each side
+	costs    costs         // of the last comparison
 }
 
 // newEnv finds the broker that BROKER names: "embedded" for one in this
@@ -150,7 +153,7 @@ func (e *env) stream(change func(*kafka.Config), sinks ...string) pipeline {
 	e.Helper()
 	cfg := kafka.Config{
 		Pipeline: e.name(), Sinks: sinks, Incarnation: "bench",
-		Client: e.opts(), CreateTopics: true, TrimAfter: -1,
+		Client: e.ourOpts(), CreateTopics: true, TrimAfter: -1,
 	}
 	if change != nil {
 		change(&cfg)
@@ -251,6 +254,7 @@ func (e *env) calibrate(sides ...func(n int) time.Duration) int {
 // interleave measures a comparison of the row.
 func (e *env) interleave(ours, beside bench.Side) bench.Pairs {
 	e.Helper()
+	ours, beside = e.metered(ours, &e.our, &e.costs.ours), e.metered(beside, &e.raw, &e.costs.beside)
 	p, err := bench.Interleave(e.Context(), e.warmups, e.pairs, ours, beside)
 	if err != nil {
 		e.Fatal(err)

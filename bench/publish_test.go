@@ -15,7 +15,7 @@ import (
 func publish(e *env) bench.Report {
 	sinks := []string{"a", "b"}
 	p := e.commits(e.stream(nil, sinks...))
-	cl, topics := e.client(rawProducer(rawLinger)...), e.topics(len(sinks))
+	cl, topics := e.client(e.rawOpts(rawProducer(rawLinger)...)...), e.topics(len(sinks))
 	batches := e.feed()
 	ours := func(ctx context.Context, bs []*flusso.Batch) error { return submit(ctx, p, bs, sinks...) }
 	raw := func(ctx context.Context, bs []*flusso.Batch) error { return produce(ctx, cl, bs, topics...) }
@@ -23,6 +23,7 @@ func publish(e *env) bench.Report {
 	pairs := e.interleave(throughput(batches, n, len(sinks), ours), throughput(batches, n, len(sinks), raw))
 	return bench.Report{
 		Lines: []bench.Line{pairs.Ratio("publish to 2 lanes, pipelined, 32 MiB window", "idempotent produce to 2 topics", rate, rate, bench.AtLeast(0.95))},
+		Notes: []string{e.costs.note()},
 	}
 }
 

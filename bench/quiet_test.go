@@ -16,7 +16,7 @@ func quiet(e *env) bench.Report {
 	if err != nil {
 		e.Fatal(err)
 	}
-	cl, topic := e.client(rawProducer(0)...), e.topics(1)[0] // who waits for one batch must not linger
+	cl, topic := e.client(e.rawOpts(rawProducer(0)...)...), e.topics(1)[0] // who waits for one batch must not linger
 	batches := e.feed()
 	const p50, p99 = "p50", "p99"
 	side := func(one func(context.Context, *flusso.Batch) error) bench.Side {
@@ -43,10 +43,13 @@ func quiet(e *env) bench.Report {
 			return cl.ProduceSync(ctx, records(b, topic)...).FirstErr()
 		}))
 	const what, beside = "one batch on a quiet lane", "idempotent ProduceSync"
-	return bench.Report{Lines: []bench.Line{
-		pairs.Ratio(what+", p50", beside, p50, "ms", bench.AtMost(3)),
-		pairs.Difference(what+", p99", beside, p99, "ms", bench.AtMost(10)),
-	}}
+	return bench.Report{
+		Lines: []bench.Line{
+			pairs.Ratio(what+", p50", beside, p50, "ms", bench.AtMost(3)),
+			pairs.Difference(what+", p99", beside, p99, "ms", bench.AtMost(10)),
+		},
+		Notes: []string{e.costs.note()},
+	}
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

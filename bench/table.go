@@ -104,7 +104,7 @@ func number(v float64) string {
 	case size >= 0.1:
 		digits = 2
 	default:
-		digits = 4
+		return fmt.Sprintf("%.2g", v)
 	}
 	return fmt.Sprintf("%.*f", digits, v)
 }

@@ -1,0 +1,49 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flusso/flusso-kafka/bench"
+)
+
+// costs are what the sides of the last comparison of a row took.
+type costs struct{ ours, beside bench.Cost }
+
+// note says it. Clients that have no hook of a side are not counted.
+func (c costs) note() string { return fmt.Sprintf("ours takes %s; beside it %s", c.ours, c.beside) }
+
+// metered adds what a side takes to its cost.
+func (e *env) metered(side bench.Side, traffic *bench.Traffic, sum *bench.Cost) bench.Side {
+	*sum = bench.Cost{}
+	return func(ctx context.Context) (bench.Sample, error) {
+		traffic.Take()
+		began := e.cpu()
+		s, err := side(ctx)
+		*sum = sum.Add(bench.Cost{Exchange: traffic.Take(), Moved: s.Moved, CPU: e.cpu() - began})
+		return s, err
+	}
+}
+
+// cpu is the time that this process had, 0 where the broker is part of it.
+func (e *env) cpu() time.Duration {
+	e.Helper()
+	if e.inProcess {
+		return 0
+	}
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		e.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// ourOpts are [env.opts] for what is ours, counted.
+func (e *env) ourOpts() []kgo.Opt { return append(e.opts(), kgo.WithHooks(&e.our)) }
+
+// rawOpts are opts for what is beside it, counted.
+func (e *env) rawOpts(opts ...kgo.Opt) []kgo.Opt { return append(opts, kgo.WithHooks(&e.raw)) }
