@@ -126,9 +126,10 @@ stress: ## unit and conformance tests ten times over (PACKAGES=./kafka/... for s
 	$(GO_TEST) $(CHECKED) -count=10 -timeout 60m $(PACKAGES)
 
 .PHONY: stress-feeds
-stress-feeds: ## the model test of feeds for long (RUNS=100 seeds from SEED=1), and a million records in one stream
+stress-feeds: ## the model tests of feeds for long, in one process and of processes that are killed (RUNS=100 seeds from SEED=1), and a million records in one stream
 	$(GO_TEST) -run 'TestLimits_ManyRecordsInOneStream$$' -count=1 -v ./feeds -feeds.records=1000000
-	$(GO_TEST) -run 'TestModel$$' -count=1 -timeout 60m ./feeds -feeds.seed=$(or $(SEED),1) -feeds.runs=$(or $(RUNS),100) -feeds.ops=150
+	$(GO_TEST) -run '^TestModel' -count=1 -timeout 90m ./feeds -feeds.seed=$(or $(SEED),1) -feeds.runs=$(or $(RUNS),100) -feeds.ops=150 \
+		-kills.seed=$(or $(SEED),1) -kills.runs=$(or $(RUNS),100) -kills.lives=25
 
 .PHONY: fuzz
 fuzz: ## a short run of every fuzz target (FUZZTIME=10s)

@@ -119,6 +119,7 @@ func (c *Client) take(ctx context.Context, feed topics.Feed) (*lease, error) {
 	if err := l.read(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("take the lease of feed %s: %w", feed, err), l.release(ctx))
 	}
+	reached(stepTaken)
 	return l, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/bucket"
+	"github.com/flusso/flusso-kafka/internal/feedtest"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 )
 
@@ -78,22 +79,6 @@ func (c *cable) sever() {
 	}
 }
 
-// fate is what a writer was told of a record.
-type fate int
-
-const (
-	unknown  fate = iota
-	rejected      // certainly not there
-	acked         // certainly there
-)
-
-// told is what is known of one record.
-type told struct {
-	fate             fate
-	stream, sequence uint64 // where it was acked
-	batch            int
-}
-
 type model struct {
 	t     *testing.T
 	r     *rand.Rand
@@ -105,14 +90,11 @@ type model struct {
 	writers   []*process
 	all       []*process
 	dead      sync.WaitGroup
-	followers []*follower
+	followers []*feedtest.Follower
 
-	records   map[string]*told // by payload
-	batches   int
-	at        map[string]string       // stream/sequence → payload that was acked
-	commits   map[uint64]feeds.Commit // that a writer was told of, by number
-	discarded map[uint64]fate         // acked: by an administrator; unknown: perhaps
-	faults    map[string]int
+	ledger  *feedtest.Ledger
+	batches int
+	faults  map[string]int
 }
 
 // process is a client with a network of its own.
@@ -125,16 +107,15 @@ type process struct {
 }
 
 type submitted struct {
-	payloads []string
-	future   *feeds.Future
+	batch  string
+	future *feeds.Future
 }
 
 func newModel(t *testing.T, seed uint64) *model {
 	name := fmt.Sprintf("model-%d-%s", seed, strings.ReplaceAll(time.Now().Format("150405.000000"), ".", ""))
 	m := &model{
 		t: t, r: rand.New(rand.NewPCG(seed, 7)), w: kfaketest.NewTCP(t),
-		records: make(map[string]*told), at: make(map[string]string), commits: make(map[uint64]feeds.Commit),
-		discarded: make(map[uint64]fate), faults: make(map[string]int),
+		ledger: feedtest.NewLedger(), faults: make(map[string]int),
 	}
 	var address string
 	m.store, address = newStore(name)
@@ -303,41 +284,24 @@ func (m *model) tolerate(what string, err error) {
 	m.t.Errorf("%s: %v", what, err)
 }
 
-func (m *model) batch() (feeds.Batch, []string) {
-	m.batches++
-	var b feeds.Batch
-	var payloads []string
-	for i := range 1 + m.r.IntN(4) {
-		payload := fmt.Sprintf("b%d-%d", m.batches, i)
-		r := feeds.Record{Payload: []byte(payload)}
-		if m.r.IntN(3) > 0 {
-			r.Key = fmt.Appendf(nil, "k%d", m.r.IntN(6))
-			r.Tombstone = m.r.IntN(10) == 0
-		}
-		b.Records = append(b.Records, r)
-		payloads = append(payloads, payload)
-		m.records[payload] = &told{batch: m.batches}
-	}
-	return b, payloads
-}
-
 func (m *model) append(p *process, wait bool) {
-	b, payloads := m.batch()
+	m.batches++
+	name := fmt.Sprint("b", m.batches)
 	ctx, cancel := m.patience(5*time.Millisecond, 2*time.Second)
 	defer cancel()
-	f, err := p.session.AppendAsync(ctx, b)
+	f, err := p.session.AppendAsync(ctx, feedtest.BatchOf(name, 0))
 	if err != nil {
-		m.tell(payloads, feeds.Range{}, rejected, p)
-		m.say("append %s by %s: %v", payloads[0], p.name, err)
+		m.ledger.Rejected(name)
+		m.say("append %s by %s: %v", name, p.name, err)
 		if errors.Is(err, flusso.ErrUnknownOutcome) {
 			m.t.Errorf("what was not submitted is unknown: %v", err)
 		}
 		return
 	}
-	p.pending = append(p.pending, &submitted{payloads, f})
+	p.pending = append(p.pending, &submitted{name, f})
 	if wait {
 		_, err := f.Wait(ctx)
-		m.say("append %s by %s: %v", payloads[0], p.name, err)
+		m.say("append %s by %s: %v", name, p.name, err)
 	}
 }
 
@@ -348,7 +312,7 @@ func (m *model) settle(p *process) {
 		select {
 		case <-s.future.Done():
 			at, err := s.future.Wait(m.t.Context())
-			m.outcome(p, s.payloads, at, err)
+			m.outcome(p, s.batch, at, err)
 		default:
 			keep = append(keep, s)
 		}
@@ -356,31 +320,17 @@ func (m *model) settle(p *process) {
 	p.pending = keep
 }
 
-func (m *model) outcome(p *process, payloads []string, at feeds.Range, err error) {
+func (m *model) outcome(p *process, batch string, at feeds.Range, err error) {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case err == nil:
-		m.tell(payloads, at, acked, p)
+		m.ledger.Acked(m.t, batch, at, p.session.Epoch())
 	case is(flusso.ErrRejected) == is(flusso.ErrUnknownOutcome):
 		m.t.Errorf("an append is neither rejected nor unknown, or both: %v", err)
 	case is(flusso.ErrRejected):
-		m.tell(payloads, at, rejected, p)
-	}
-}
-
-func (m *model) tell(payloads []string, at feeds.Range, f fate, p *process) {
-	for i, payload := range payloads {
-		r := m.records[payload]
-		r.fate = f
-		if f != acked {
-			continue
-		}
-		r.stream, r.sequence = at.Stream, at.First+uint64(i)
-		place := fmt.Sprintf("%d/%d", r.stream, r.sequence)
-		if other, taken := m.at[place]; taken && other != payload {
-			m.t.Errorf("%s was acked for %s and, by %s, for %s", place, other, p.name, payload)
-		}
-		m.at[place] = payload
+		m.ledger.Rejected(batch)
+	default:
+		m.ledger.Unknown(batch)
 	}
 }
 
@@ -392,7 +342,7 @@ func (m *model) seal(p *process) {
 	m.say("seal stream %d by %s, bucket %s: %v %v", p.session.Stream(), p.name, mode(m.store.mode.Load()), c.Number, err)
 	m.settle(p)
 	if err == nil {
-		m.committed(c)
+		m.ledger.Committed(m.t, c)
 		if m.r.IntN(2) == 0 {
 			return // sealing again, and all else, is refused or idempotent
 		}
@@ -401,14 +351,6 @@ func (m *model) seal(p *process) {
 		_ = p.client.Close(ctx)
 		m.drop(p)
 	}
-}
-
-func (m *model) committed(c feeds.Commit) {
-	c.Warning = nil
-	if have, ok := m.commits[c.Number]; ok && (have.Stream != c.Stream || have.ManifestHash != c.ManifestHash) {
-		m.t.Errorf("commit %d is stream %d and stream %d", c.Number, have.Stream, c.Stream)
-	}
-	m.commits[c.Number] = c
 }
 
 // duel lets a second writer take over while the first goes on.
@@ -462,13 +404,9 @@ func (m *model) discardStream(stream uint64) {
 	m.say("discard %d: %v", stream, err)
 	var none *feeds.NoStreamError
 	switch {
-	case err == nil:
-		m.discarded[stream] = acked
 	case errors.As(err, &none):
 	default:
-		if m.discarded[stream] != acked {
-			m.discarded[stream] = unknown
-		}
+		m.ledger.Discarded(stream, err == nil)
 	}
 }
 
@@ -478,7 +416,7 @@ func (m *model) repair() {
 	done, err := m.process("admin").client.Repair(ctx, feed)
 	m.say("repair: %d commits, %v", len(done), err)
 	for _, c := range done {
-		m.committed(c)
+		m.ledger.Committed(m.t, c)
 	}
 }
 
@@ -503,22 +441,10 @@ func (m *model) fault() {
 func (m *model) latest() {
 	ctx, cancel := m.patience(time.Second, 2*time.Second)
 	defer cancel()
-	_, _, err := m.process("reader").client.Latest(ctx, feed, fmt.Appendf(nil, "k%d", m.r.IntN(6)))
+	_, _, err := m.process("reader").client.Latest(ctx, feed, feedtest.Key(m.r.IntN(feedtest.Keys)))
 	if err != nil && ctx.Err() == nil && !errorAs(err, func(*bucket.Error) bool { return true }) {
 		m.tolerate("latest", err)
 	}
-}
-
-// follower is a reader that follows.
-type follower struct {
-	name string
-	end  context.CancelFunc
-	done chan struct{}
-
-	mu    sync.Mutex
-	seen  map[string]string // place → payload
-	order map[uint64]uint64 // last sequence of each stream
-	err   error
 }
 
 func (m *model) follow() {
@@ -526,47 +452,10 @@ func (m *model) follow() {
 		return
 	}
 	p := m.process("reader")
-	ctx, cancel := context.WithCancel(context.Background())
-	f := &follower{name: p.name, end: cancel, done: make(chan struct{}), seen: make(map[string]string), order: make(map[uint64]uint64)}
 	m.say("follow by %s", p.name)
-	m.followers = append(m.followers, f)
-	m.t.Cleanup(func() {
-		cancel()
-		<-f.done
-	})
-	go func() {
-		defer close(f.done)
-		for item, err := range p.client.Read(ctx, feed, feeds.ReadOptions{Follow: true}) {
-			f.take(item, err)
-		}
-	}()
-}
-
-var errOrder = errors.New("out of order")
-
-func (f *follower) take(item feeds.Item, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err != nil {
-		return
-	}
-	if err != nil {
-		f.err = err
-		return
-	}
-	if item.Discarded {
-		for place := range f.seen {
-			if strings.HasPrefix(place, fmt.Sprint(item.Stream, "/")) {
-				delete(f.seen, place)
-			}
-		}
-		return
-	}
-	if item.Sequence != f.order[item.Stream]+1 {
-		f.err = fmt.Errorf("%w: stream %d: sequence %d follows %d", errOrder, item.Stream, item.Sequence, f.order[item.Stream])
-	}
-	f.order[item.Stream] = item.Sequence
-	f.seen[fmt.Sprintf("%d/%d", item.Stream, item.Sequence)] = string(item.Payload)
+	m.followers = append(m.followers, feedtest.Follow(m.t, p.client, feed, func(err error) bool {
+		return !errorAs(err, func(*feeds.HoleError) bool { return true }) // the bucket, or the broker, did not answer
+	}))
 }
 
 // finish lets everything work again and compares.
@@ -586,7 +475,7 @@ func (m *model) finish() {
 	}
 	done, err := m.process("admin").client.Repair(ctx, feed)
 	for _, c := range done {
-		m.committed(c)
+		m.ledger.Committed(m.t, c)
 	}
 	if err != nil {
 		m.t.Errorf("repair with everything in order: %v", err)
@@ -594,10 +483,10 @@ func (m *model) finish() {
 	for _, p := range m.all {
 		m.settle(p)
 	}
-	m.compare(ctx)
+	there := m.ledger.Compare(ctx, m.t, m.process("reader").client, feed)
 	for _, f := range m.followers {
-		f.end()
-		<-f.done
+		f.Saw(m.t, there)
+		f.End()
 	}
 	for _, p := range m.all {
 		if err := p.client.Close(ctx); err != nil && ctx.Err() != nil {
@@ -605,12 +494,7 @@ func (m *model) finish() {
 		}
 	}
 	m.dead.Wait()
-	counts := make(map[fate]int)
-	for _, r := range m.records {
-		counts[r.fate]++
-	}
-	m.t.Logf("%d records acked, %d rejected, %d unknown; %d processes, %d commits, %d discards, %d followers, %d broker faults",
-		counts[acked], counts[rejected], counts[unknown], m.n, len(m.commits), len(m.discarded), len(m.followers), sum(m.faults))
+	m.t.Logf("%s; %d processes, %d followers, %d broker faults", m.ledger.Counts(), m.n, len(m.followers), sum(m.faults))
 	var hits []string
 	for i := range m.store.hits {
 		hits = append(hits, fmt.Sprintf("%s %d", mode(i), m.store.hits[i].Load()))
@@ -623,148 +507,4 @@ func sum(m map[string]int) (n int) {
 		n += v
 	}
 	return n
-}
-
-func (m *model) compare(ctx context.Context) {
-	t, reader := m.t, m.process("reader").client
-	next := uint64(1)
-	committed := make(map[uint64]feeds.Commit)
-	for c, err := range reader.History(ctx, feed) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Number != next {
-			t.Errorf("commit %d follows %d", c.Number, next-1)
-		}
-		next = c.Number + 1
-		if other, twice := committed[c.Stream]; twice {
-			t.Errorf("stream %d is commit %d and commit %d", c.Stream, other.Number, c.Number)
-		}
-		committed[c.Stream] = c
-		if told, ok := m.commits[c.Number]; ok && (told.Stream != c.Stream || told.Message != c.Message || told.Records != c.Records || told.ManifestHash != c.ManifestHash) {
-			t.Errorf("commit %d is %+v, a writer was told %+v", c.Number, c, told)
-		}
-	}
-	for number, c := range m.commits {
-		if number >= next {
-			t.Errorf("commit %d of stream %d, of which a writer was told, is not in the history", number, c.Stream)
-		}
-	}
-	for stream, f := range m.discarded {
-		if _, ok := committed[stream]; ok && f == acked {
-			t.Errorf("stream %d was discarded and is committed", stream)
-		}
-	}
-	final := m.read(ctx, reader, committed)
-	m.whole(final)
-	for place, payload := range m.at {
-		if got := final[place]; got != payload && !m.gone(place) {
-			t.Errorf("%s was acked for %s, and %q is there", place, payload, got)
-		}
-	}
-	for _, f := range m.followers {
-		m.caughtUp(ctx, f, final)
-	}
-	for v, err := range reader.Verify(ctx, feed) {
-		if err != nil || v.Err != nil {
-			t.Errorf("verify: %v, %v", v.Err, err)
-		}
-	}
-}
-
-// gone tells whether a stream may have been discarded.
-func (m *model) gone(place string) bool {
-	var stream, sequence uint64
-	_, _ = fmt.Sscanf(place, "%d/%d", &stream, &sequence)
-	_, ok := m.discarded[stream]
-	return ok
-}
-
-// read returns what can be read, by place, and compares it with the history
-// and with Latest.
-func (m *model) read(ctx context.Context, reader *feeds.Client, committed map[uint64]feeds.Commit) map[string]string {
-	t := m.t
-	final, last, newest := make(map[string]string), make(map[uint64]uint64), make(map[string]feeds.Item)
-	for item, err := range reader.Read(ctx, feed, feeds.ReadOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if item.Sequence != last[item.Stream]+1 {
-			t.Errorf("stream %d: sequence %d follows %d", item.Stream, item.Sequence, last[item.Stream])
-		}
-		last[item.Stream] = item.Sequence
-		if item.Commit != committed[item.Stream].Number {
-			t.Errorf("%d/%d is read from commit %d, the history says %d", item.Stream, item.Sequence, item.Commit, committed[item.Stream].Number)
-		}
-		place := fmt.Sprintf("%d/%d", item.Stream, item.Sequence)
-		final[place] = string(item.Payload)
-		if r := m.records[string(item.Payload)]; r == nil || r.fate == rejected {
-			t.Errorf("%s holds %q, which was rejected or never appended", place, item.Payload)
-		}
-		if item.Key != nil {
-			item.Payload = slices.Clone(item.Payload)
-			newest[string(item.Key)] = item
-		}
-	}
-	for stream, c := range committed {
-		if last[stream] != c.Records || c.Last != c.Records {
-			t.Errorf("commit %d has %d records, up to %d; %d are read", c.Number, c.Records, c.Last, last[stream])
-		}
-	}
-	for i := range 6 {
-		key := fmt.Sprint("k", i)
-		want, has := newest[key]
-		got, found, err := reader.Latest(ctx, feed, []byte(key))
-		if err != nil || found != has || string(got.Payload) != string(want.Payload) || got.Tombstone != want.Tombstone || got.Stream != want.Stream || got.Sequence != want.Sequence {
-			t.Errorf("latest of %s: %s at %d/%d, %v, %v; want %s at %d/%d", key, got.Payload, got.Stream, got.Sequence, found, err, want.Payload, want.Stream, want.Sequence)
-		}
-	}
-	return final
-}
-
-// whole checks that each record is there once, and each batch whole.
-func (m *model) whole(final map[string]string) {
-	place, parts, sizes := make(map[string]string), make(map[int]int), make(map[int]int)
-	for at, payload := range final {
-		if other, twice := place[payload]; twice {
-			m.t.Errorf("%s is at %s and at %s", payload, other, at)
-		}
-		place[payload] = at
-		parts[m.records[payload].batch]++
-	}
-	for _, r := range m.records {
-		sizes[r.batch]++
-	}
-	for batch, n := range parts {
-		if n != sizes[batch] {
-			m.t.Errorf("%d of %d records of batch %d are there", n, sizes[batch], batch)
-		}
-	}
-}
-
-// caughtUp waits until a follower has seen what there is.
-func (m *model) caughtUp(ctx context.Context, f *follower, final map[string]string) {
-	for {
-		f.mu.Lock()
-		n, err := len(f.seen), f.err
-		same := n == len(final)
-		for place, payload := range final {
-			same = same && f.seen[place] == payload
-		}
-		f.mu.Unlock()
-		if same {
-			return
-		}
-		if err != nil && !errors.Is(err, errOrder) && !errorAs(err, func(*feeds.HoleError) bool { return true }) {
-			return // it ended when the bucket or the broker did not answer
-		}
-		if err != nil || ctx.Err() != nil {
-			m.t.Errorf("%s followed %d of %d records: %v", f.name, n, len(final), err)
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }

@@ -147,7 +147,7 @@ func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) e
 			tails[st.Number] = tail
 		}
 	}
-	return l.write(ctx, kind, stream, func(e *wire.Event) {
+	err := l.write(ctx, kind, stream, func(e *wire.Event) {
 		e.State.Epoch++
 		e.State.Holder = l.client.holder()
 		for i := range e.State.Streams {
@@ -169,4 +169,8 @@ func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) e
 			})
 		}
 	})
+	if err == nil {
+		reached(stepBegun)
+	}
+	return err
 }

@@ -244,6 +244,7 @@ func (g *stage) closePack(ctx context.Context) error {
 	if err := g.put(ctx, p.file, &o); err != nil {
 		return err
 	}
+	reached(stepPack)
 	if err := g.keys.endPack(); err != nil {
 		return fmt.Errorf("index stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}

@@ -12,10 +12,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,14 +35,20 @@ const (
 type Spec struct {
 	Brokers []string
 	Feed    string
-	Name    string // of the holder, and the prefix of its payloads
+	Name    string // of the holder, and the prefix of its batches
 	Staging string
 
-	Resume  bool   // otherwise it opens
-	Appends int    // batches; negative: until it is killed or fenced
-	Seal    bool   // behind them
-	DieAt   string // a step of the seal
-	Again   bool   // when fenced, take the lease again, until it is killed
+	// Script is what it does, in words: open, resume, repair, discard:STREAM;
+	// append:N, which waits for the last of N batches, async:N, which does
+	// not, forever; wait; repeat:STREAM:BATCH, where it has that stream; seal,
+	// seal:MS, which gives up after that time; close; idle, until it is lost.
+	Script  string
+	Records int    // of each batch; 0: by its name
+	Packs   int64  // size of a pack; 1,000 bytes by default
+	DieAt   string // a step of package feeds, or STEP:N for the Nth time
+	Again   bool   // when it is fenced, resume, until it is killed
+	Pause   int    // before that, at most; in milliseconds
+	Model   bool   // what the others do to it is no error
 }
 
 // Main runs a process where this is one, and does not return then.
@@ -72,74 +78,64 @@ func say(what string, args ...any) {
 
 func (s Spec) run() error {
 	ctx := context.Background()
+	if s.Packs == 0 {
+		s.Packs = 1000
+	}
 	c, err := feeds.New(feeds.Config{
 		Client: []kgo.Opt{kgo.SeedBrokers(s.Brokers...)}, Holder: s.Name, StagingDir: s.Staging,
-		PackBytes: 200, TrimGrace: -1, SegmentAge: 5 * time.Millisecond,
+		PackBytes: s.Packs, TrimGrace: -1, SegmentAge: 5 * time.Millisecond,
 	})
 	if err != nil {
 		return err
 	}
-	for round := 0; ; round++ {
-		err := s.session(ctx, c, round)
-		if !s.Again || err == nil {
+	w := writer{Spec: s, client: c}
+	for {
+		err := w.play(ctx)
+		w.waiting.Wait()
+		switch {
+		case err == nil:
+			say("done")
+			return nil
+		case s.Again:
+			say("ended", err)
+			w.round++
+			<-time.After(time.Duration(rand.IntN(1+s.Pause)) * time.Millisecond)
+			w.Script = "resume forever"
+		case s.Model && expected(err):
+			say("ended", err)
+			return nil
+		default:
 			return err
 		}
-		say("ended", err)
 	}
 }
 
-func (s Spec) session(ctx context.Context, c *feeds.Client, round int) error {
-	open := c.Open
-	if s.Resume {
-		open = c.Resume
-	}
-	x, err := open(ctx, s.Feed)
-	if err != nil {
-		return err
-	}
-	say("session", x.Stream(), x.Epoch())
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	for i := 0; s.Appends < 0 || i < s.Appends; i++ {
-		payload := fmt.Sprintf("%s-%d-%d", s.Name, round, i)
-		f, err := x.AppendAsync(ctx, feeds.Batch{Records: []feeds.Record{
-			{Payload: []byte(payload), Key: fmt.Appendf(nil, "k%d", i%7)}, {Payload: []byte(payload + "b")},
-		}})
-		if err != nil {
-			return err
-		}
-		waiting.Go(func() {
-			switch at, err := f.Wait(ctx); {
-			case err == nil:
-				say("acked", at.Stream, at.First, x.Epoch(), payload)
-			case errors.Is(err, flusso.ErrRejected):
-				say("rejected", 0, 0, 0, payload)
-			}
-		})
-		if s.Appends < 0 && i%20 == 19 { // not as fast as it can: the test is about the rest
-			if _, err := f.Wait(ctx); err != nil {
-				return err
-			}
+// expected: somebody else took the lease, or something was given up waiting
+// for, or there is nothing to do.
+func expected(err error) bool {
+	for _, known := range []error{
+		flusso.ErrFenced, flusso.ErrLost, flusso.ErrRejected, flusso.ErrUnknownOutcome, flusso.ErrClosed,
+		feeds.ErrNoOpenStream, feeds.ErrSealed, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, known) {
+			return true
 		}
 	}
-	waiting.Wait()
-	if !s.Seal {
-		say("done")
-		return nil
-	}
-	say("sealing")
-	commit, err := x.Seal(ctx, "by "+s.Name)
-	if err != nil {
-		return err
-	}
-	say("sealed", commit.Number)
-	return nil
+	var (
+		many *feeds.StreamsError
+		none *feeds.NoStreamError
+	)
+	return errors.As(err, &many) || errors.As(err, &none)
 }
 
 // Process is a writer in a process of its own.
 type Process struct {
 	Spec  Spec
 	Lines chan []string // what it said, by words; closed when it has ended
+
+	// Of its newest session, once it was heard of.
+	Stream, Epoch uint64
+
 	cmd   *exec.Cmd
 	ended chan struct{}
 	err   error

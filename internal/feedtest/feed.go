@@ -2,12 +2,13 @@ package feedtest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,26 +19,22 @@ import (
 
 // Feed is a fresh feed, and what its writers were told.
 type Feed struct {
-	Name    string
-	Client  *feeds.Client
-	brokers []string
+	*Ledger
 
-	mu       sync.Mutex
-	acked    map[string]string // place → payload
-	epochs   map[string]string // place → epoch of the session that was told
-	rejected map[string]bool   // payloads
+	Name     string
+	Client   *feeds.Client
+	brokers  []string
+	folder   string // the bucket
+	settings feeds.Settings
 }
 
 // New creates a feed with keys, in a folder.
 func New(t *testing.T, brokers ...string) *Feed {
 	t.Helper()
-	f := &Feed{
-		Name: fmt.Sprintf("f%08x", rand.Uint32()), brokers: brokers,
-		acked: make(map[string]string), epochs: make(map[string]string), rejected: make(map[string]bool),
-	}
+	f := &Feed{Ledger: NewLedger(), Name: fmt.Sprintf("f%08x", rand.Uint32()), brokers: brokers, folder: t.TempDir()}
 	var err error
 	f.Client, err = feeds.New(feeds.Config{
-		Client: []kgo.Opt{kgo.SeedBrokers(brokers...)}, Holder: "test", StagingDir: t.TempDir(), TrimGrace: -1, PackBytes: 200,
+		Client: []kgo.Opt{kgo.SeedBrokers(brokers...)}, Holder: "test", StagingDir: t.TempDir(), TrimGrace: -1, PackBytes: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +46,8 @@ func New(t *testing.T, brokers ...string) *Feed {
 			t.Error(err)
 		}
 	})
-	o := feeds.CreateOptions{Keyed: true, Bucket: "file://" + filepath.ToSlash(t.TempDir())}
-	if _, err := f.Client.Create(t.Context(), f.Name, o); err != nil {
+	o := feeds.CreateOptions{Keyed: true, Bucket: "file://" + filepath.ToSlash(f.folder)}
+	if f.settings, err = f.Client.Create(t.Context(), f.Name, o); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -77,36 +74,37 @@ func (f *Feed) Hear(t *testing.T, p *Process, words ...string) []string {
 	}
 }
 
-// note notes what a writer was told. A record has its neighbour with a b.
+// note notes what a process was told.
 func (f *Feed) note(t *testing.T, p *Process, line []string) {
 	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	number := func(i int) uint64 {
+		n, err := strconv.ParseUint(line[i], 10, 64)
+		if err != nil {
+			t.Errorf("%s said %q: %v", p.Spec.Name, line, err)
+		}
+		return n
+	}
 	switch line[0] {
 	case "error":
 		t.Errorf("%s: %s", p.Spec.Name, line[1:])
-	case "rejected":
-		f.rejected[line[4]], f.rejected[line[4]+"b"] = true, true
+	case "session":
+		p.Stream, p.Epoch = number(1), number(2)
 	case "acked":
-		first, err := strconv.Atoi(line[2])
-		if err != nil {
-			t.Fatal(err)
+		first, last := number(3), number(4)
+		f.Acked(t, line[1], feeds.Range{Stream: number(2), First: first, Last: last, Records: last - first + 1}, number(5))
+	case "rejected":
+		f.Rejected(line[1])
+	case "unknown":
+		f.Unknown(line[1])
+	case "discarding", "discarded":
+		f.Discarded(number(1), line[0] == "discarded")
+	case "sealed", "repaired":
+		var c feeds.Commit
+		if err := json.Unmarshal([]byte(strings.Join(line[1:], " ")), &c); err != nil {
+			t.Errorf("%s said %q: %v", p.Spec.Name, line, err)
 		}
-		for i, payload := range []string{line[4], line[4] + "b"} {
-			place := fmt.Sprintf("%s/%d", line[1], first+i)
-			if other, taken := f.acked[place]; taken {
-				t.Errorf("%s was acked for %s by epoch %s and for %s by epoch %s", place, other, f.epochs[place], payload, line[3])
-			}
-			f.acked[place], f.epochs[place] = payload, line[3]
-		}
+		f.Committed(t, c)
 	}
-}
-
-// Acked returns how many records were acked.
-func (f *Feed) Acked() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.acked)
 }
 
 // History returns the commits.
@@ -125,116 +123,15 @@ func (f *Feed) History(t *testing.T) []feeds.Commit {
 	return out
 }
 
-// Check reads everything: sequences without holes, each acked record once and
-// in its place, no rejected one, batches whole, commits in order.
-func (f *Feed) Check(t *testing.T) (records int) {
+// Check compares the feed with what its writers were told, and returns what is
+// there.
+func (f *Feed) Check(t *testing.T) map[Place]string {
 	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	commits := f.History(t)
-	last, count, got := make(map[uint64]uint64), make(map[string]int), make(map[string]string)
-	for item, err := range f.Client.Read(t.Context(), f.Name, feeds.ReadOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if item.Sequence != last[item.Stream]+1 {
-			t.Errorf("stream %d: sequence %d follows %d", item.Stream, item.Sequence, last[item.Stream])
-		}
-		last[item.Stream] = item.Sequence
-		payload := string(item.Payload)
-		got[fmt.Sprintf("%d/%d", item.Stream, item.Sequence)] = payload
-		count[payload]++
-		if f.rejected[payload] {
-			t.Errorf("%s was rejected and is there", payload)
-		}
-		records++
-	}
-	for payload, n := range count {
-		if n != 1 {
-			t.Errorf("%s is there %d times", payload, n)
-		}
-		if count[payload+"b"] == 0 && payload[len(payload)-1] != 'b' {
-			t.Errorf("the batch of %s is there in part", payload)
-		}
-	}
-	for place, payload := range f.acked {
-		if got[place] != payload {
-			t.Errorf("%s was acked for %s, and %q is there", place, payload, got[place])
-		}
-	}
-	for _, c := range commits {
-		if last[c.Stream] != c.Records {
-			t.Errorf("commit %d has %d records, %d are read", c.Number, c.Records, last[c.Stream])
-		}
-	}
-	for v, err := range f.Client.Verify(t.Context(), f.Name) {
-		if err != nil || v.Err != nil {
-			t.Errorf("verify: %v, %v", v.Err, err)
-		}
-	}
-	return records
+	return f.Compare(t.Context(), t, f.Client, f.Name)
 }
 
-// Follower reads along.
-type Follower struct {
-	seen chan map[string]int
-	end  context.CancelFunc
-	err  chan error
-}
-
-// Follow begins to read along; Ends tells what it saw.
+// Follow begins to read along.
 func (f *Feed) Follow(t *testing.T) *Follower {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &Follower{seen: make(chan map[string]int, 1), end: cancel, err: make(chan error, 1)}
-	r.seen <- make(map[string]int)
-	ended := make(chan struct{})
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	go func() {
-		defer close(ended)
-		for item, err := range f.Client.Read(ctx, f.Name, feeds.ReadOptions{Follow: true}) {
-			if err != nil {
-				if ctx.Err() == nil {
-					r.err <- err
-				}
-				return
-			}
-			seen := <-r.seen
-			seen[fmt.Sprintf("%d/%d %s", item.Stream, item.Sequence, item.Payload)]++
-			r.seen <- seen
-		}
-	}()
-	return r
-}
-
-// Saw waits until the follower has seen a number of records, each once.
-func (r *Follower) Saw(t *testing.T, records int) {
-	t.Helper()
-	deadline := time.After(30 * time.Second)
-	for {
-		seen := <-r.seen
-		n := len(seen)
-		for what, times := range seen {
-			if times > 1 {
-				t.Errorf("the follower saw %s %d times", what, times)
-			}
-		}
-		r.seen <- seen
-		if n >= records {
-			if n > records {
-				t.Errorf("the follower saw %d records of %d", n, records)
-			}
-			return
-		}
-		select {
-		case err := <-r.err:
-			t.Fatalf("the follower ended: %v", err)
-		case <-deadline:
-			t.Fatalf("the follower saw %d records of %d", n, records)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return Follow(t, f.Client, f.Name, nil)
 }

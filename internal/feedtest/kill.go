@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/flusso/flusso-kafka/feeds"
 )
@@ -41,7 +40,7 @@ func KillAtSteps(t *testing.T, brokers ...string) {
 			t.Parallel()
 			f := New(t, brokers...)
 			follower := f.Follow(t)
-			p := f.Start(t, Spec{Name: "a", Appends: 10, Seal: true, DieAt: k.At})
+			p := f.Start(t, Spec{Name: "a", Script: "open append:10 wait seal", Records: 2, Packs: 200, DieAt: k.At})
 			if line := f.Hear(t, p); line != nil || !p.Killed() {
 				t.Fatalf("it was not killed: %v", p.err)
 			}
@@ -52,8 +51,8 @@ func KillAtSteps(t *testing.T, brokers ...string) {
 			if got := len(f.History(t)); got != committed {
 				t.Errorf("right behind it there are %d commits, want %d", got, committed)
 			}
-			if n := f.Check(t); n != 20 || f.Acked() != 20 {
-				t.Errorf("right behind it %d records are read, %d were acked", n, f.Acked())
+			if n := len(f.Check(t)); n != 20 || f.Records() != 20 {
+				t.Errorf("right behind it %d records are read, %d were acked", n, f.Records())
 			}
 			f.next(t, k.Next)
 			history := f.History(t)
@@ -70,13 +69,13 @@ func (f *Feed) next(t *testing.T, next string) {
 	t.Helper()
 	switch next {
 	case "resume and seal": // nothing is sealed yet
-		p := f.Start(t, Spec{Name: "a", Resume: true, Seal: true})
+		p := f.Start(t, Spec{Name: "a", Script: "resume seal"})
 		if line := f.Hear(t, p, "sealed"); line == nil {
 			t.Errorf("resume and seal: %v", p.err)
 		}
 	case "open":
-		p := f.Start(t, Spec{Name: "b", Appends: 2, Seal: true})
-		if line := f.Hear(t, p, "sealed"); line == nil || line[1] != "2" {
+		p := f.Start(t, Spec{Name: "b", Script: "open append:2 seal"})
+		if line := f.Hear(t, p, "sealed"); line == nil || len(f.History(t)) != 2 {
 			t.Errorf("open and seal: %q, %v", line, p.err)
 		}
 	case "resume, which is refused": // and fences nobody
@@ -85,7 +84,7 @@ func (f *Feed) next(t *testing.T, next string) {
 		}
 		f.repair(t)
 	case "killed again, then repair": // the one who finishes it dies half-way as well
-		p := f.Start(t, Spec{Name: "b", Appends: 1, Seal: true, DieAt: "manifest"})
+		p := f.Start(t, Spec{Name: "b", Script: "open append:1 seal", DieAt: "manifest"})
 		f.Hear(t, p)
 		if !p.Killed() {
 			t.Errorf("the second was not killed: %v", p.err)
@@ -117,7 +116,11 @@ func KillAnywhere(t *testing.T, times int, brokers ...string) int {
 	f := New(t, brokers...)
 	follower := f.Follow(t)
 	for i := range times {
-		p := f.Start(t, Spec{Name: fmt.Sprint("w", i), Resume: i > 0, Appends: -1})
+		script := "resume forever"
+		if i == 0 {
+			script = "open forever"
+		}
+		p := f.Start(t, Spec{Name: fmt.Sprint("w", i), Script: script})
 		for range 3 + 17*i {
 			if f.Hear(t, p, "acked") == nil {
 				t.Fatalf("it ended by itself: %v", p.err)
@@ -129,26 +132,34 @@ func KillAnywhere(t *testing.T, times int, brokers ...string) int {
 	return f.conclude(t, follower)
 }
 
-// Fight lets processes fight for the lease for a while: each that is fenced
-// takes it again. It returns how many records were acked.
-func Fight(t *testing.T, processes int, d time.Duration, brokers ...string) int {
+// Fight lets processes fight for the lease: each that is fenced takes it again,
+// until each of them has appended in several sessions. It returns how many
+// records were acked.
+func Fight(t *testing.T, processes, times int, brokers ...string) int {
 	f := New(t, brokers...)
 	follower := f.Follow(t)
-	first := f.Start(t, Spec{Name: "w0", Appends: -1, Again: true, Resume: false})
+	pause := 200 * processes // some take it at once: else nobody would get far enough to append
+	first := f.Start(t, Spec{Name: "w0", Script: "open forever", Again: true, Pause: pause})
 	if f.Hear(t, first, "acked") == nil {
 		t.Fatal("it ended by itself")
 	}
 	all := []*Process{first}
 	for i := 1; i < processes; i++ {
-		all = append(all, f.Start(t, Spec{Name: fmt.Sprint("w", i), Appends: -1, Again: true, Resume: true}))
+		all = append(all, f.Start(t, Spec{Name: fmt.Sprint("w", i), Script: "resume forever", Again: true, Pause: pause}))
 	}
-	end := time.After(d)
-	for fighting := true; fighting; {
-		select {
-		case <-end:
-			fighting = false
-		case line := <-all[0].Lines:
-			f.note(t, all[0], line)
+	// Sessions of which an append was acked, by process. A session that goes
+	// on beside a newer one never ends, and so nobody gets there by it.
+	fought := make([]map[uint64]bool, processes)
+	fought[0] = map[uint64]bool{first.Epoch: true}
+	for i := range fought[1:] {
+		fought[1+i] = make(map[uint64]bool)
+	}
+	for i, p := range all {
+		for len(fought[i]) < times {
+			if f.Hear(t, p, "acked") == nil {
+				t.Fatalf("%s ended by itself: %v", p.Spec.Name, p.err)
+			}
+			fought[i][p.Epoch] = true
 		}
 	}
 	for _, p := range all {
@@ -171,7 +182,6 @@ func (f *Feed) conclude(t *testing.T, follower *Follower) int {
 	if _, err := s.Seal(t.Context(), "end"); err != nil {
 		t.Fatal(err)
 	}
-	n := f.Check(t)
-	follower.Saw(t, n)
-	return f.Acked()
+	follower.Saw(t, f.Check(t))
+	return f.Records()
 }
