@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"fmt"
+	"image/color"
 	"math"
 	"slices"
 
@@ -10,6 +11,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Curve is values over a variable, as a table and as a drawing.
@@ -46,8 +49,9 @@ func (c Curve) SVG() ([]byte, error) {
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
 	if c.LogX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.X.Scale = plot.LogScale{}
 	}
+	p.X.Tick.Marker = c.ticks()
 	if c.LogY {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	} else {
@@ -81,13 +85,28 @@ func (c Curve) SVG() ([]byte, error) {
 		}
 		p.Legend.Add(s.Name, line, marks)
 	}
-	w, err := p.WriterTo(18*vg.Centimeter, 11*vg.Centimeter, "svg")
-	if err != nil {
-		return nil, err
-	}
+	canvas := vgsvg.New(18*vg.Centimeter, 11*vg.Centimeter)
+	all := draw.New(canvas)
+	all.SetColor(color.White) // whatever the page behind it has
+	all.Fill(all.Path())
+	p.Draw(draw.Crop(all, 2*vg.Millimeter, -vg.Centimeter, 2*vg.Millimeter, -2*vg.Millimeter)) // the last label is wider than its tick
 	var out bytes.Buffer
-	_, err = w.WriteTo(&out)
+	_, err := canvas.WriteTo(&out)
 	return out.Bytes(), err
+}
+
+// ticks are at what was measured: few and uneven values, as a rule.
+func (c Curve) ticks() plot.ConstantTicks {
+	var ticks plot.ConstantTicks
+	for _, s := range c.Series {
+		for _, p := range s.Points {
+			at := plot.Tick{Value: p.X, Label: number(p.X)}
+			if (!c.LogX || p.X > 0) && !slices.Contains(ticks, at) {
+				ticks = append(ticks, at)
+			}
+		}
+	}
+	return ticks
 }
 
 // bars are points that can be drawn.

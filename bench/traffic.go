@@ -117,7 +117,7 @@ func (c Cost) String() string {
 	per := func(n int) string { return number(float64(n) * 1000 / float64(c.Moved.Records)) }
 	var names []string
 	for _, key := range kinds {
-		if n := c.Requests[key]; n*100 >= all { // the rest is told by the sum
+		if n := c.Requests[key]; n*20 >= all { // the rest is told by the sum
 			names = append(names, kmsg.NameForKey(key)+" "+per(n))
 		}
 	}
