@@ -80,7 +80,7 @@ var rules = []rule{
 		pkg: "feeds",
 		ours: []string{
 			"", "topics", "internal/wire", "internal/kafkaerr", "internal/segment",
-			"internal/partition", "internal/pack", "internal/bucket",
+			"internal/partition", "internal/pack", "internal/bucket", "internal/staging",
 		},
 		others: []string{kgo, kadm, "github.com/prometheus/client_golang/"},
 		why:    "writer sessions know nothing of lanes: they share the engine below, not the adapter",
@@ -96,6 +96,10 @@ var rules = []rule{
 	{
 		pkg: "internal/bucket", others: []string{"gocloud.dev/"},
 		why: "immutable objects in any store: it does not know what they are",
+	},
+	{
+		pkg: "internal/staging",
+		why: "folders that go with their process: it does not know what is in them",
 	},
 	{
 		pkg: "internal/kafkaerr", others: []string{kgo, kerr, twmb + "sasl", kmsg},

@@ -11,9 +11,11 @@ import (
 )
 
 // Repair finishes every seal that was left half done, from whatever step it
-// reached, and trims the WAL. It may be run twice. Where there is a seal to
-// finish it takes the lease, and fences whoever writes: a stream that was open
-// stays and can be resumed. Beside an error it returns the commits that it made.
+// reached, trims the WAL, and removes from the bucket what no commit leads to,
+// see [Client.Leftovers]. It may be run twice. Where there is a seal to finish it
+// takes the lease, and fences whoever writes: a stream that was open stays and
+// can be resumed. Otherwise a session that may be at work is left alone, and so
+// are leftovers. Beside an error it returns the commits that it made.
 func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err error) {
 	feed, before, err := c.before(ctx, name)
 	if err != nil {
@@ -24,7 +26,10 @@ func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err er
 		if err != nil {
 			return nil, err
 		}
-		return nil, c.trim(ctx, feed, described)
+		if err := c.trim(ctx, feed, described); err != nil || isOpen(before.State) || before.State.Deleted {
+			return nil, err
+		}
+		return nil, c.tidyAll(ctx, feed, nil)
 	}
 	l, err := c.administer(ctx, feed)
 	if err != nil {
@@ -34,7 +39,7 @@ func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err er
 	if done, err = l.finishSealed(ctx, 0); err != nil {
 		return done, err
 	}
-	return done, l.trim(ctx)
+	return done, errors.Join(l.trim(ctx), c.tidyAll(ctx, feed, l))
 }
 
 // NoStreamError says that a feed has no such stream, or none that could be
@@ -71,10 +76,19 @@ func (c *Client) Discard(ctx context.Context, name string, stream uint64, messag
 	if err := uncommitted(l.event, name, stream); err != nil {
 		return err
 	}
-	return l.write(ctx, wire.StreamDiscarded, stream, func(e *wire.Event) {
+	err = l.write(ctx, wire.StreamDiscarded, stream, func(e *wire.Event) {
 		e.Message, e.WAL = message, int64(l.ends[feed.WALTopic()].High)
 		e.State.Streams = slices.DeleteFunc(e.State.Streams, func(st wire.StreamState) bool { return st.Number == stream })
 	})
+	if err != nil {
+		return err
+	}
+	tidying, cancel := context.WithTimeout(ctx, lookAtMost)
+	defer cancel()
+	if err := c.tidyStreams(tidying, feed, l.event.Settings, settled{stream: nil}); err != nil { // it is discarded all the same
+		c.cfg.Logger.Warn("what it uploaded stays in the bucket until a repair", "feed", feed, "stream", stream, "err", err)
+	}
+	return nil
 }
 
 // uncommitted is a [*NoStreamError] where the feed has no such stream without

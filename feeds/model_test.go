@@ -2,6 +2,7 @@ package feeds_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -494,12 +495,69 @@ func (m *model) finish() {
 		}
 	}
 	m.dead.Wait()
+	m.tidied(ctx)
 	m.t.Logf("%s; %d processes, %d followers, %d broker faults", m.ledger.Counts(), m.n, len(m.followers), sum(m.faults))
 	var hits []string
 	for i := range m.store.hits {
 		hits = append(hits, fmt.Sprintf("%s %d", mode(i), m.store.hits[i].Load()))
 	}
 	m.t.Logf("accesses to the bucket: %s", strings.Join(hits, ", "))
+}
+
+// tidied lets a repair remove what no commit leads to, with nobody at work, and
+// looks for the rest: the objects of commits and of streams without one.
+func (m *model) tidied(ctx context.Context) {
+	c := m.process("last").client
+	if s, err := c.Resume(ctx, feed); err == nil { // a writer that was killed left its stream open
+		if err := s.Close(ctx); err != nil {
+			m.t.Errorf("close the last session: %v", err)
+		}
+	} else if !errors.Is(err, feeds.ErrNoOpenStream) {
+		m.t.Errorf("resume with everything in order: %v", err)
+	}
+	if _, err := c.Repair(ctx, feed); err != nil {
+		m.t.Errorf("repair with everything in order: %v", err)
+	}
+	d, err := c.Describe(ctx, feed)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	may := []string{"/feed.json"}
+	for _, s := range d.Streams {
+		may = append(may, fmt.Sprintf("/%012d/", s.Number))
+	}
+	for commit, err := range c.History(ctx, feed) {
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		var manifest feeds.Manifest
+		m.store.mu.Lock()
+		err = json.Unmarshal(m.store.objects[commit.Manifest], &manifest)
+		m.store.mu.Unlock()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		may = append(may, commit.Manifest)
+		for _, o := range manifest.Packs {
+			may = append(may, o.Name)
+		}
+		if manifest.Index != nil {
+			may = append(may, manifest.Index.Name)
+		}
+	}
+	for _, name := range m.store.names() {
+		if !slices.ContainsFunc(may, func(part string) bool { return strings.Contains(name, part) }) {
+			m.t.Errorf("object %s is left, which no commit leads to", name)
+		}
+	}
+	for v, err := range c.Verify(ctx, feed) {
+		if err != nil || v.Err != nil {
+			m.t.Errorf("verify once it is tidy: %v, %v", v.Err, err)
+		}
+	}
+	if err := c.Close(ctx); err != nil {
+		m.t.Errorf("close the last process: %v", err)
+	}
 }
 
 func sum(m map[string]int) (n int) {

@@ -261,7 +261,7 @@ func (r *reading) readPack(ctx context.Context, c Commit, o Object) (err error) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	p, err := pack.NewReader(f, o.Size)
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.Name, err)
@@ -283,23 +283,44 @@ func recordOf(row *pack.Row) Record {
 	return Record{Key: row.Key, Payload: row.Payload, Version: row.Version, Tombstone: row.Tombstone, Fingerprint: row.Fingerprint[:]}
 }
 
-// fetch copies an object into a temporary file, compared with its hash.
-func fetch(ctx context.Context, b *bucket.Bucket, o Object, dir string) (_ *os.File, err error) {
+// fetch copies an object into a temporary file, compared with its hash. Closing
+// the file removes it.
+func fetch(ctx context.Context, b *bucket.Bucket, o Object, dir string) (_ *fetched, err error) {
 	sum, err := hex.DecodeString(o.SHA256)
 	if err != nil || len(sum) != sha256.Size {
 		return nil, fmt.Errorf("object %s: %q is no SHA-256", o.Name, o.SHA256)
 	}
-	f, err := os.CreateTemp(dir, "flusso-read-")
+	file, err := os.CreateTemp(dir, "flusso-read-")
 	if err != nil {
 		return nil, err
 	}
+	f := &fetched{File: file}
+	// Where a file may lose its name while it is open, nothing is left of it by a
+	// process that is killed.
+	f.nameless = os.Remove(file.Name()) == nil
 	if err = b.Copy(ctx, f, o.Name, [sha256.Size]byte(sum), o.Size); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// fetched is a temporary file.
+type fetched struct {
+	*os.File
+
+	nameless bool
+}
+
+// Close closes the file and removes it.
+func (f *fetched) Close() error {
+	err := f.File.Close()
+	if !f.nameless {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
 }
 
 // readOpen delivers the streams without commit, by number, up to where the WAL

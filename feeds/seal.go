@@ -56,6 +56,7 @@ func (s *Session) sealOnce(ctx context.Context, message string) (Commit, error) 
 	}
 	c.Warning = s.trim(ctx)
 	s.commit = &c
+	s.settledNow()
 	return c, nil
 }
 
@@ -213,7 +214,7 @@ func (g *stage) why() error {
 }
 
 // finishEarlier finishes, in the background, what holders before left half
-// sealed, and trims what nobody needs any more.
+// sealed, and then keeps house.
 func (s *Session) finishEarlier() {
 	for pause := s.client.firstPause; ; pause = min(2*pause, longestPause) {
 		err := s.finishLeft(s.life)
@@ -225,9 +226,7 @@ func (s *Session) finishEarlier() {
 			return
 		}
 	}
-	if err := s.trim(s.life); err != nil && s.life.Err() == nil {
-		s.client.cfg.Logger.Warn("trim the WAL", "feed", s.feed, "err", err)
-	}
+	s.housekeep()
 }
 
 // finishLeft commits what others left half sealed.

@@ -37,6 +37,7 @@ type Session struct {
 	committing *publication  // belongs to the holder of sealing; the commit's event, once it was handed over
 	commit     *Commit       // the same; when the stream is committed
 	finishing  chan struct{} // held by whoever finishes what others left half sealed
+	settledOne chan struct{} // a stream was committed
 
 	mu      sync.Mutex
 	over    bool
@@ -66,7 +67,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	s := &Session{
 		lease: l, settings: l.event.Settings, epoch: l.event.State.Epoch, stream: number,
 		largest: int64(largest(l.topics[l.feed.WALTopic()])),
-		settled: make(chan struct{}), sealing: make(chan struct{}, 1), finishing: make(chan struct{}, 1),
+		settled: make(chan struct{}), sealing: make(chan struct{}, 1), finishing: make(chan struct{}, 1), settledOne: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	for _, st := range l.event.State.Streams {

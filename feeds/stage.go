@@ -17,6 +17,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/bucket"
 	"github.com/flusso/flusso-kafka/internal/pack"
+	"github.com/flusso/flusso-kafka/internal/staging"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -89,7 +90,7 @@ func (g *stage) run(ctx context.Context) {
 		g.mu.Lock()
 		g.trouble = err
 		g.mu.Unlock()
-		if err == nil || ctx.Err() != nil || !g.open() {
+		if err == nil || ctx.Err() != nil || !g.open() || errors.Is(err, errOvertaken) {
 			g.err = err
 			return
 		}
@@ -125,9 +126,11 @@ func (g *stage) pause(ctx context.Context, d time.Duration) error {
 }
 
 func (g *stage) work(ctx context.Context) (err error) {
-	if g.dir, err = os.MkdirTemp(g.client.cfg.StagingDir, "flusso-"+g.feed.String()+"-"); err != nil {
-		return fmt.Errorf("make a staging folder for feed %s: %w", g.feed, err)
+	folder, err := staging.Make(g.client.cfg.StagingDir, g.feed.String())
+	if err != nil {
+		return fmt.Errorf("stage stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}
+	g.dir = folder.Path
 	g.keys, g.pack, g.packs, g.next = newKeyIndexer(g.dir, g.settings), nil, nil, 1
 	g.mu.Lock()
 	g.staged = wire.Append{}
@@ -136,7 +139,7 @@ func (g *stage) work(ctx context.Context) (err error) {
 		if g.pack != nil {
 			err = errors.Join(err, g.pack.file.Close())
 		}
-		err = errors.Join(err, os.RemoveAll(g.dir))
+		err = errors.Join(err, folder.Remove())
 	}()
 	g.lookAtBucket(ctx)
 	in, err := g.client.readBatches(g.feed, g.state.Number, flusso.Offset(g.state.From), 1)
@@ -156,11 +159,18 @@ func (g *stage) work(ctx context.Context) (err error) {
 		case err != nil:
 			return err
 		}
+		if a.Epoch > g.epoch {
+			return fmt.Errorf("stage stream %d of feed %s: %w: batch of epoch %d, this is %d", g.state.Number, g.feed, errOvertaken, a.Epoch, g.epoch)
+		}
 		if err := g.add(ctx, records, a); err != nil {
 			return err
 		}
 	}
 }
+
+// errOvertaken: somebody else appends to the stream, and stages it. An idle
+// session learns of it here first.
+var errOvertaken = errors.New("another session writes the stream")
 
 // wait returns the context to wait for more under, or true when there will be
 // no more.

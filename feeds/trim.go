@@ -2,6 +2,7 @@ package feeds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,11 +16,25 @@ import (
 // once everybody has had the grace to read it there. It needs no lease: what
 // the log says may go, nobody can come to need again.
 func (c *Client) trim(ctx context.Context, feed topics.Feed, described map[string]topics.Topic) error {
-	wal := feed.WALTopic()
-	upTo, err := c.trimTo(ctx, feed)
-	if err != nil || upTo <= 0 {
-		return err
+	plan := c.newTrimming()
+	for e, err := range c.eventsBackwards(ctx, feed) {
+		if err != nil {
+			return err
+		}
+		if plan.see(e) {
+			break
+		}
 	}
+	return c.trimTo(ctx, feed, described, plan.upTo)
+}
+
+func (l *lease) trim(ctx context.Context) error { return l.client.trim(ctx, l.feed, l.topics) }
+
+func (c *Client) trimTo(ctx context.Context, feed topics.Feed, described map[string]topics.Topic, upTo flusso.Offset) error {
+	if upTo <= 0 {
+		return nil
+	}
+	wal := feed.WALTopic()
 	ends, err := partition.LookUp(ctx, c.client, wal)
 	if err != nil || upTo <= ends[wal].Start {
 		return err
@@ -31,48 +46,114 @@ func (c *Client) trim(ctx context.Context, feed topics.Feed, described map[strin
 	return nil
 }
 
-func (l *lease) trim(ctx context.Context) error { return l.client.trim(ctx, l.feed, l.topics) }
-
-// trimTo is the offset below which nobody needs the WAL any more, 0 for none.
+// trimming finds the offset below which nobody needs the WAL any more.
 //
 // It comes from the feed's own events alone: a stream that had no commit at any
 // time within the grace protects what lies from its beginning on, and where no
 // stream does, what was committed or discarded before marks the end. It is
 // taken from the log as it is now, never from what a holder remembers, which
 // may be one that was fenced long ago.
-func (c *Client) trimTo(ctx context.Context, feed topics.Feed) (flusso.Offset, error) {
-	old := time.Now().Add(-max(0, c.cfg.TrimGrace))
-	var (
-		protected = flusso.NoOffset
-		upTo      flusso.Offset
-		settled   bool // an event that is older than the grace was seen
-	)
-	for e, err := range c.eventsBackwards(ctx, feed) {
-		if err != nil {
-			return 0, err
-		}
-		if !settled {
-			for _, st := range e.State.Streams {
-				if from := flusso.Offset(st.From); protected == flusso.NoOffset || from < protected {
-					protected = from
-				}
+type trimming struct {
+	grace time.Duration
+	old   time.Time
+	upTo  flusso.Offset // 0 for none
+	again time.Time     // when the grace of what was settled within it is over; zero for nothing
+
+	protected flusso.Offset
+	settled   bool // an event that is older than the grace was seen
+}
+
+func (c *Client) newTrimming() *trimming {
+	grace := max(0, c.cfg.TrimGrace)
+	return &trimming{grace: grace, old: time.Now().Add(-grace), protected: flusso.NoOffset}
+}
+
+// see takes the event before those that it saw, and returns whether it has seen
+// enough. A log that ends earlier is all younger than the grace.
+func (t *trimming) see(e wire.Event) (enough bool) {
+	if !t.settled {
+		for _, st := range e.State.Streams {
+			if from := flusso.Offset(st.From); t.protected == flusso.NoOffset || from < t.protected {
+				t.protected = from
 			}
 		}
-		if settled = settled || !e.At.After(old); !settled {
-			continue
+	}
+	if t.settled = t.settled || !e.At.After(t.old); !t.settled {
+		if e.Kind == wire.StreamCommitted || e.Kind == wire.StreamDiscarded {
+			t.again = e.At.Add(t.grace)
 		}
-		if protected != flusso.NoOffset {
-			return protected, nil
-		}
-		if e.Kind == wire.StreamCommitted {
-			upTo = max(upTo, flusso.Offset(e.Commit.WAL))
-		}
-		if e.Kind == wire.StreamDiscarded {
-			upTo = max(upTo, flusso.Offset(e.WAL))
-		}
-		if upTo > 0 {
-			return upTo, nil
+		return false
+	}
+	switch {
+	case t.protected != flusso.NoOffset:
+		t.upTo = t.protected
+	case e.Kind == wire.StreamCommitted:
+		t.upTo = flusso.Offset(e.Commit.WAL)
+	case e.Kind == wire.StreamDiscarded:
+		t.upTo = flusso.Offset(e.WAL)
+	}
+	return t.upTo > 0 || t.protected != flusso.NoOffset
+}
+
+// housekeep trims the WAL and removes leftovers for as long as the session lives,
+// also when its stream is sealed: at once, and when the grace of a commit is over.
+func (s *Session) housekeep() {
+	warn := func(what string, err error) {
+		if err != nil && s.life.Err() == nil {
+			s.client.cfg.Logger.Warn(what, "feed", s.feed, "err", err)
 		}
 	}
-	return 0, nil // all of it is younger than the grace
+	for {
+		again, err := s.tidyAndTrim(s.life)
+		warn("keep the bucket and the WAL of a feed tidy", err)
+		var due <-chan time.Time
+		if err != nil {
+			again = time.Now().Add(longestPause)
+		}
+		var timer *time.Timer
+		if !again.IsZero() {
+			timer = time.NewTimer(time.Until(again) + markersPoll)
+			due = timer.C
+		}
+		select {
+		case <-due:
+		case <-s.settledOne:
+		case <-s.life.Done():
+			if timer != nil {
+				timer.Stop()
+			}
+			return
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// tidyAndTrim removes leftovers of what was settled not long ago, and what nobody
+// needs of the WAL; it returns when there is more to trim, zero for never.
+func (s *Session) tidyAndTrim(ctx context.Context) (again time.Time, err error) {
+	trim, tidy := s.client.newTrimming(), newTidying()
+	trimmed := false
+	for e, err := range s.client.eventsBackwards(ctx, s.feed) {
+		if err != nil {
+			return again, err
+		}
+		trimmed = trimmed || trim.see(e)
+		if tidied := tidy.see(e); trimmed && tidied {
+			break
+		}
+	}
+	return trim.again, errors.Join(
+		s.client.tidyStreams(ctx, s.feed, s.settings, tidy.streams()),
+		s.client.trimTo(ctx, s.feed, s.topics, trim.upTo),
+	)
+}
+
+// settledNow lets housekeep look: a stream was committed.
+func (s *Session) settledNow() {
+	select {
+	case s.settledOne <- struct{}{}:
+	default: // it looks anyway
+	}
 }

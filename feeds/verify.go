@@ -10,6 +10,7 @@ import (
 
 	"github.com/flusso/flusso-kafka/internal/bucket"
 	"github.com/flusso/flusso-kafka/internal/pack"
+	"github.com/flusso/flusso-kafka/internal/staging"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -91,11 +92,12 @@ func (v *verification) run(ctx context.Context) (err error) {
 		return fmt.Errorf("manifest %s says stream %d, %d records, %d to %d, %d bytes; the log says stream %d, %d records, %d to %d, %d bytes, or the message differs",
 			c.Manifest, m.Stream, m.Records, m.First, m.Last, m.Bytes, c.Stream, c.Records, c.First, c.Last, c.Bytes)
 	}
-	dir, err := os.MkdirTemp(v.client.cfg.StagingDir, "flusso-verify-")
+	folder, err := staging.Make(v.client.cfg.StagingDir, "verify")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, folder.Remove()) }()
+	dir := folder.Path
 	v.keys = newKeyIndexer(dir, v.settings)
 	for _, o := range m.Packs {
 		if err := v.pack(ctx, o, dir); err != nil {
@@ -113,7 +115,7 @@ func (v *verification) pack(ctx context.Context, o Object, dir string) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	v.Objects++
 	p, err := pack.NewReader(f, o.Size)
 	if err != nil {
@@ -158,7 +160,7 @@ func (v *verification) index(ctx context.Context, m Manifest, dir string) (err e
 	}
 	defer func() { err = errors.Join(err, got.Close()) }()
 	v.Objects++
-	if err := sameEntries(got, want); err != nil {
+	if err := sameEntries(got.File, want); err != nil {
 		return fmt.Errorf("%s: %w", m.Index.Name, err)
 	}
 	return nil

@@ -79,6 +79,25 @@ func (t *feedTarget) verify(ctx context.Context, c *feedCluster, feed string) er
 		if err := tab.writeTo(t.out); err != nil {
 			return err
 		}
+		if err := t.leftovers(ctx, c, feed); err != nil {
+			return err
+		}
 	}
 	return found(what)
+}
+
+// leftovers tells of objects that no commit leads to.
+func (t *feedTarget) leftovers(ctx context.Context, c *feedCluster, feed string) error {
+	n := 0
+	for _, err := range c.Leftovers(ctx, feed) {
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(t.out, "no commit leads to %d more objects of the bucket, which do no harm: the next session removes them, or `flusso-kafka-admin feed repair %s`\n", n, feed)
+	return err
 }
