@@ -22,11 +22,8 @@ func deliver(e *env) bench.Report {
 	batches := e.feed()
 	s := e.stream(nil, sink)
 	fill := e.commits(s)
-	perMeasure := e.calibrate(e.timed(batches, func(ctx context.Context, bs []*flusso.Batch) error { return submit(ctx, fill, bs, sink) }))
-	// Reading is faster than writing.
-	if err := submit(e.Context(), fill, batches.take(2*perMeasure), sink); err != nil {
-		e.Fatal(err)
-	}
+	write := e.timed(batches, func(ctx context.Context, bs []*flusso.Batch) error { return submit(ctx, fill, bs, sink) })
+	perMeasure := e.calibrate(write)
 	topic, total := s.topic(sink), int(batches.position)
 	adm := kadm.NewClient(e.client())
 	ours := func(ctx context.Context) (bench.Sample, error) {
@@ -78,6 +75,19 @@ func deliver(e *env) bench.Report {
 		}
 		return m.sample(), nil
 	}
+	// Reading is faster than writing: as much is written as keeps raw busy, and
+	// no more than a row has time for.
+	for range 2 {
+		write(perMeasure)
+		total = int(batches.position)
+	}
+	first, err := raw(e.Context())
+	if err != nil {
+		e.Fatal(err)
+	}
+	enough := float64(total) * first.Values[rate] * 1e6 * e.measure.Seconds() / float64(first.Moved.Bytes)
+	write(min(max(int(enough)-total, 1), 4*perMeasure))
+	total = int(batches.position)
 	pairs := e.interleave(ours, raw)
 	const beside = "poll of a kgo group with committing, read_committed"
 	r := bench.Report{Lines: []bench.Line{pairs.Ratio("deliver and ack everything in a lane", beside, rate, rate, bench.AtLeast(0.95))}, Notes: []string{e.costs.note()}}
