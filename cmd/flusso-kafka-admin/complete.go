@@ -55,6 +55,23 @@ func completeSinkList(t *target) cobra.CompletionFunc {
 	}
 }
 
+// completeFeedFlag completes --feed with the feeds that have a log.
+func completeFeedFlag(t *topicTarget) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var out []cobra.Completion
+		t.completing(cmd, func(ctx context.Context, client *connect.Client) error {
+			all, err := topics.New(client.Client).Read(ctx, nil)
+			for _, name := range all.Names {
+				if f, err := topics.ParseFeedLogTopic(name); err == nil && strings.HasPrefix(f.String(), typed) {
+					out = append(out, f.String())
+				}
+			}
+			return err
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeRequests completes the offsets of requests that wait, and says what
 // each of them asks for: OFFSET….
 func completeRequests(t *target) cobra.CompletionFunc {

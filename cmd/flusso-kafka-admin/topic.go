@@ -9,21 +9,25 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
 func newTopic(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topic",
-		Short: "Plan, create and check the topics of a pipeline",
+		Short: "Plan, create and check the topics of a pipeline or a feed",
 		Long: `Plan, create and check the topics of a pipeline: one for each sink's lane, and
-one for requests. Nothing here deletes or shrinks anything.`,
+one for requests. With --feed they are the two of a feed. Nothing here deletes or
+shrinks anything.`,
 		Example: `  $ flusso-kafka-admin topic check --pipeline shop
   2 topics, 1 broker and 1 group looked at: nothing to say`,
 		Args: noArgs,
 		RunE: nameOne,
 	}
 	t := &topicTarget{target: addTarget(cmd, s)}
+	cmd.PersistentFlags().StringVar(&t.feed, "feed", "", "`name` of a feed, whose topics it is about instead of a pipeline's")
+	_ = cmd.RegisterFlagCompletionFunc("feed", completeFeedFlag(t))
 	cmd.AddCommand(newTopicPlan(t), newTopicApply(t), newTopicCheck(t))
 	return cmd
 }
@@ -32,6 +36,7 @@ one for requests. Nothing here deletes or shrinks anything.`,
 type topicTarget struct {
 	*target
 
+	feed    string // empty for a pipeline
 	options topics.Options
 }
 
@@ -42,7 +47,10 @@ func (t *topicTarget) addOptions(cmd *cobra.Command) {
 }
 
 // runTopics is [target.run] after the options were looked at.
-func (t *topicTarget) runTopics(ctx context.Context, do func(context.Context, *cluster) error, extra ...kgo.Opt) error {
+func (t *topicTarget) runTopics(cmd *cobra.Command, do func(context.Context, *topicCluster) error, extra ...kgo.Opt) error {
+	if t.feed != "" {
+		return t.runFeed(cmd, do, extra...)
+	}
 	p, err := t.check()
 	if err != nil {
 		return err
@@ -50,17 +58,83 @@ func (t *topicTarget) runTopics(ctx context.Context, do func(context.Context, *c
 	if _, err := p.Specs(t.sinks, t.options); err != nil {
 		return usageError{err}
 	}
-	return t.run(ctx, do, extra...)
+	return t.run(cmd.Context(), func(ctx context.Context, c *cluster) error { return do(ctx, &topicCluster{Client: c.Client, cluster: c}) }, extra...)
+}
+
+// topicCluster is a cluster that answered, and whose topics it is about: a
+// pipeline's, or a feed's.
+type topicCluster struct {
+	*connect.Client
+
+	cluster *cluster    // of a pipeline; nil for a feed
+	feed    topics.Feed // zero for a pipeline
+}
+
+// runFeed connects and has do answer for the feed.
+func (t *topicTarget) runFeed(cmd *cobra.Command, do func(context.Context, *topicCluster) error, extra ...kgo.Opt) error {
+	for _, flag := range []string{"pipeline", "sinks"} {
+		if err := exclusive(cmd, "feed", flag); err != nil {
+			return err
+		}
+	}
+	feed, err := topics.NewFeed(t.feed)
+	if err == nil {
+		err = t.connection.check()
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := feed.Specs(t.options); err != nil {
+		return usageError{err}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), t.timeout)
+	defer cancel()
+	client, err := t.Dial(ctx, extra...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Explain(ctx, do(ctx, &topicCluster{Client: client, feed: feed}))
+}
+
+// sinks are those of the pipeline.
+func (c *topicCluster) sinks() []string {
+	if c.cluster == nil {
+		return []string{}
+	}
+	return sinksOf(c.cluster.lanes)
+}
+
+// pipeline is its name, empty for a feed.
+func (c *topicCluster) pipeline() string {
+	if c.cluster == nil {
+		return ""
+	}
+	return c.cluster.pipeline.String()
+}
+
+// whose names the owner of the topics.
+func (c *topicCluster) whose() string {
+	if c.cluster == nil {
+		return "feed " + c.feed.String()
+	}
+	return "pipeline " + c.pipeline()
 }
 
 // specs are the topics that there should be.
-func (t *topicTarget) specs(c *cluster) ([]topics.Spec, error) {
-	return c.pipeline.Specs(sinksOf(c.lanes), t.options)
+func (t *topicTarget) specs(c *topicCluster) ([]topics.Spec, error) {
+	if c.cluster == nil {
+		return c.feed.Specs(t.options)
+	}
+	return c.cluster.pipeline.Specs(c.sinks(), t.options)
 }
 
 // call is how another topic command is called for the same topics.
-func (t *topicTarget) call(command string, c *cluster) string {
-	call := fmt.Sprintf("flusso-kafka-admin topic %s --pipeline %s --sinks %s", command, c.pipeline, strings.Join(sinksOf(c.lanes), ","))
+func (t *topicTarget) call(command string, c *topicCluster) string {
+	call := fmt.Sprintf("flusso-kafka-admin topic %s --pipeline %s --sinks %s", command, c.pipeline(), strings.Join(c.sinks(), ","))
+	if c.cluster == nil {
+		call = fmt.Sprintf("flusso-kafka-admin topic %s --feed %s", command, c.feed)
+	}
 	if n := t.options.ReplicationFactor; n > 0 {
 		call += fmt.Sprintf(" --replication-factor %d", n)
 	}
@@ -72,7 +146,8 @@ func (t *topicTarget) call(command string, c *cluster) string {
 
 // planAnswer is a plan as it is answered.
 type planAnswer struct {
-	Pipeline string         `json:"pipeline"`
+	Pipeline string         `json:"pipeline"` // empty for a feed
+	Feed     string         `json:"feed,omitempty"`
 	Sinks    []string       `json:"sinks"`
 	Changes  []changeAnswer `json:"changes"`
 	Unfixed  []topicFinding `json:"unfixed"` // differences that no change removes
@@ -104,10 +179,10 @@ type topicFinding struct {
 }
 
 // newPlan decides what to answer of a plan. It does no I/O.
-func newPlan(p topics.Pipeline, sinks []string, want []topics.Spec, have topics.Cluster) planAnswer {
+func newPlan(c *topicCluster, want []topics.Spec, have topics.Cluster) planAnswer {
 	plan := topics.Plan(want, have)
 	a := planAnswer{
-		Pipeline: p.String(), Sinks: sinks, Changes: []changeAnswer{}, Unfixed: []topicFinding{},
+		Pipeline: c.pipeline(), Feed: c.feed.String(), Sinks: c.sinks(), Changes: []changeAnswer{}, Unfixed: []topicFinding{},
 		Errors: []string{}, Same: []string{}, Others: []string{},
 	}
 	for _, c := range plan.Changes {
@@ -125,7 +200,7 @@ func newPlan(p topics.Pipeline, sinks []string, want []topics.Spec, have topics.
 		}
 	}
 	for _, name := range have.Names {
-		if l, err := topics.ParseLaneTopic(name); err == nil && l.Pipeline == p && !slices.Contains(sinks, l.Sink) {
+		if l, err := topics.ParseLaneTopic(name); err == nil && c.cluster != nil && l.Pipeline == c.cluster.pipeline && !slices.Contains(a.Sinks, l.Sink) {
 			a.Others = append(a.Others, name)
 		}
 	}

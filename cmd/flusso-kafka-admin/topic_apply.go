@@ -23,6 +23,7 @@ Nothing is deleted and no setting takes data away. Two of these at once do no
 harm: a topic that exists meanwhile is only checked. Exit code 1 says that a
 change failed, or that something is left that needs a person.
 
+With --feed it is about the two topics of a feed: "feed create" makes them, too.
 The watermark does not move by it. The lane of a new sink counts for it from
 when the ingest engine's list of sinks names it. JSON: see docs/json.md.`,
 		Example: `  $ flusso-kafka-admin topic apply --pipeline shop --sinks archive,search --yes
@@ -45,7 +46,7 @@ when the ingest engine's list of sinks names it. JSON: see docs/json.md.`,
 			if err := act.check("this creates topics and alters their settings"); err != nil {
 				return err
 			}
-			return t.runTopics(cmd.Context(), func(ctx context.Context, c *cluster) error { return t.apply(ctx, c, act.dry) })
+			return t.runTopics(cmd, func(ctx context.Context, c *topicCluster) error { return t.apply(ctx, c, act.dry) })
 		},
 	}
 	t.addOptions(cmd)
@@ -68,7 +69,7 @@ type appliedAnswer struct {
 	Error string `json:"error,omitempty"`
 }
 
-func (t *topicTarget) apply(ctx context.Context, c *cluster, dry bool) error {
+func (t *topicTarget) apply(ctx context.Context, c *topicCluster, dry bool) error {
 	want, err := t.specs(c)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (t *topicTarget) apply(ctx context.Context, c *cluster, dry bool) error {
 	if err != nil {
 		return err
 	}
-	a := applyAnswer{planAnswer: newPlan(c.pipeline, sinksOf(c.lanes), want, have), DryRun: dry, Results: []appliedAnswer{}}
+	a := applyAnswer{planAnswer: newPlan(c, want, have), DryRun: dry, Results: []appliedAnswer{}}
 	var failed error
 	if !dry {
 		var applied []topics.Applied

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,8 @@ names that Kafka takes for the same, offsets that will expire. With --role also
 the permissions that the user lacks for that role: brokers are asked for them,
 and nothing is tried. Exit code 1 says that a failure or a warning was found; a
 note is worth knowing. It takes the same few requests for any number of lanes.
+With --feed it is about a feed, and so are the roles: feed-reader, feed-writer and
+feed-operator.
 
 JSON: see docs/json.md.`,
 		Example: `  $ flusso-kafka-admin topic check --pipeline shop --role viewer
@@ -40,20 +43,37 @@ JSON: see docs/json.md.`,
   1 warning`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var r access.Role
-			if role != "" {
-				var err error
-				if r, err = access.ParseRole(role); err != nil {
-					return usageError{fmt.Errorf("--role: %w", err)}
-				}
+			r, err := t.role(role)
+			if err != nil {
+				return err
 			}
-			return t.runTopics(cmd.Context(), func(ctx context.Context, c *cluster) error { return t.checkup(ctx, c, r) }, checkup.ClientOpt())
+			return t.runTopics(cmd, func(ctx context.Context, c *topicCluster) error { return t.checkup(ctx, c, r) }, checkup.ClientOpt())
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", "", "also check the user's permissions for a `role`: "+names(access.Roles()))
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(strings.Split(names(access.Roles()), ", "), cobra.ShellCompDirectiveNoFileComp))
+	all := names(slices.Concat(access.Roles(), access.FeedRoles()))
+	cmd.Flags().StringVar(&role, "role", "", "also check the user's permissions for a `role`: "+all)
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(strings.Split(all, ", "), cobra.ShellCompDirectiveNoFileComp))
 	t.addOptions(cmd)
 	return cmd
+}
+
+// role reads the name of a role, empty for none: on a pipeline, or on a feed.
+func (t *topicTarget) role(name string) (r access.Role, err error) {
+	switch {
+	case name == "":
+		return "", nil
+	case t.feed != "":
+		r, err = access.ParseFeedRole(name)
+	default:
+		r, err = access.ParseRole(name)
+		if _, ofFeed := access.ParseFeedRole(name); ofFeed == nil {
+			return "", usageError{fmt.Errorf("--role %s is one on a feed: name it with --feed", name)}
+		}
+	}
+	if err != nil {
+		return "", usageError{fmt.Errorf("--role: %w", err)}
+	}
+	return r, nil
 }
 
 // names lists roles.
@@ -67,7 +87,8 @@ func names(roles []access.Role) string {
 
 // checkAnswer is a check as it is answered.
 type checkAnswer struct {
-	Pipeline string            `json:"pipeline"`
+	Pipeline string            `json:"pipeline"` // empty for a feed
+	Feed     string            `json:"feed,omitempty"`
 	Sinks    []string          `json:"sinks"`
 	Role     access.Role       `json:"role,omitempty"`
 	Sound    bool              `json:"sound"`
@@ -79,14 +100,20 @@ type checkAnswer struct {
 	Asked    int               `json:"permissions"`
 }
 
-func (t *topicTarget) checkup(ctx context.Context, c *cluster, role access.Role) error {
-	facts, err := checkup.Collect(ctx, c.Client.Client, c.pipeline, sinksOf(c.lanes), t.options, role)
+func (t *topicTarget) checkup(ctx context.Context, c *topicCluster, role access.Role) error {
+	var facts checkup.Facts
+	var err error
+	if c.cluster == nil {
+		facts, err = checkup.CollectFeed(ctx, c.Client.Client, c.feed, t.options, role)
+	} else {
+		facts, err = checkup.Collect(ctx, c.Client.Client, c.cluster.pipeline, c.sinks(), t.options, role)
+	}
 	if err != nil {
 		return err
 	}
 	found := checkup.Judge(facts, t.User)
 	a := checkAnswer{
-		Pipeline: c.pipeline.String(), Sinks: sinksOf(c.lanes), Role: role, Sound: checkup.Sound(found), Findings: found,
+		Pipeline: c.pipeline(), Feed: c.feed.String(), Sinks: c.sinks(), Role: role, Sound: checkup.Sound(found), Findings: found,
 		Topics: len(facts.Want), Brokers: len(facts.Brokers), Groups: len(facts.Groups), Asked: len(facts.Allowed),
 	}
 	if found == nil {
@@ -105,7 +132,7 @@ func (t *topicTarget) checkup(ctx context.Context, c *cluster, role access.Role)
 	if err != nil || a.Sound {
 		return err
 	}
-	return finding{[]string{a.counts() + " under pipeline " + a.Pipeline}}
+	return finding{[]string{a.counts() + " under " + c.whose()}}
 }
 
 // counts says how many findings of which severity there are.

@@ -20,7 +20,8 @@ func newTopicPlan(t *topicTarget) *cobra.Command {
 ~ is set (prior → new), ! needs a person. Nothing is changed. Exit code 1 says
 that there is a difference.
 
-Without --sinks the lanes that exist are compared. JSON: see docs/json.md.`,
+Without --sinks the lanes that exist are compared. With --feed it is about the two
+topics of a feed. JSON: see docs/json.md.`,
 		Example: `  $ flusso-kafka-admin topic plan --pipeline shop --sinks archive,search
   ~ topic shop.requests
   ~   retention.ms                       604800000 → -1
@@ -37,14 +38,14 @@ Without --sinks the lanes that exist are compared. JSON: see docs/json.md.`,
   1 to create, 1 to set, 1 as they should be`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return t.runTopics(cmd.Context(), t.plan)
+			return t.runTopics(cmd, t.plan)
 		},
 	}
 	t.addOptions(cmd)
 	return cmd
 }
 
-func (t *topicTarget) plan(ctx context.Context, c *cluster) error {
+func (t *topicTarget) plan(ctx context.Context, c *topicCluster) error {
 	want, err := t.specs(c)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (t *topicTarget) plan(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	a := newPlan(c.pipeline, sinksOf(c.lanes), want, have)
+	a := newPlan(c, want, have)
 	if t.format == "json" {
 		err = writeJSON(t.out, a)
 	} else {
@@ -62,8 +63,8 @@ func (t *topicTarget) plan(ctx context.Context, c *cluster) error {
 	if err != nil || !a.different() {
 		return err
 	}
-	return finding{[]string{fmt.Sprintf("the topics of pipeline %s differ from what they should be: %s: carry it out by %s --yes",
-		c.pipeline, a.summary(), t.call("apply", c))}}
+	return finding{[]string{fmt.Sprintf("the topics of %s differ from what they should be: %s: carry it out by %s --yes",
+		c.whose(), a.summary(), t.call("apply", c))}}
 }
 
 // writePlan writes a plan as a diff.

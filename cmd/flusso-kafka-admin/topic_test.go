@@ -44,7 +44,11 @@ func TestPlanAsADiff(t *testing.T) {
 			"shop.lane.c":   {Name: "shop.lane.c", Err: errors.New("describe topic shop.lane.c: it broke")},
 		},
 	}
-	a := newPlan(p, sinks, want, have)
+	c := &cluster{pipeline: p}
+	for _, sink := range sinks {
+		c.lanes = append(c.lanes, topics.Lane{Pipeline: p, Sink: sink})
+	}
+	a := newPlan(&topicCluster{cluster: c}, want, have)
 	if !a.different() {
 		t.Error("no difference")
 	}

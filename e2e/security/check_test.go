@@ -21,8 +21,8 @@ type check struct {
 }
 
 // checks asks for the permissions of a role.
-func (b *secured) checks(ctx context.Context, a *probe.Admin, role access.Role, sinks string) (check, error) {
-	got, err := a.Run(ctx, "topic", "check", "--role", string(role), "--sinks", sinks, "--format", "json")
+func (b *secured) checks(ctx context.Context, a *probe.Admin, role access.Role, of ...string) (check, error) {
+	got, err := a.Run(ctx, append([]string{"topic", "check", "--role", string(role), "--format", "json"}, of...)...)
 	if err != nil {
 		return check{}, err
 	}
@@ -57,10 +57,10 @@ func tells(p access.Permission) bool {
 
 // foresees returns an action-like check that `topic check` says of p what it
 // should: that it is missing, or that it is there.
-func (b *secured) foresees(t *testing.T, user string, role access.Role, sinks string) func(context.Context, access.Permission, bool) error {
+func (b *secured) foresees(t *testing.T, user string, role access.Role, of ...string) func(context.Context, access.Permission, bool) error {
 	a := b.command(t, user)
 	return func(ctx context.Context, p access.Permission, there bool) error {
-		c, err := b.checks(ctx, a, role, sinks)
+		c, err := b.checks(ctx, a, role, of...)
 		if err != nil {
 			return err
 		}

@@ -109,8 +109,13 @@ var weaker = map[kmsg.ACLOperation]kmsg.ACLOperation{
 // It is also what `topic check --role` says of each, before anything fails.
 func (b *secured) prove(t *testing.T, user string, role access.Role, roleSinks string, actions []action, lacks map[string]lack) {
 	t.Helper()
-	all := permissions(t, role, roleSinks)
-	foresees := b.foresees(t, user, role, roleSinks)
+	b.proveAll(t, user, permissions(t, role, roleSinks), b.foresees(t, user, role, "--sinks", roleSinks), actions, lacks)
+}
+
+// proveAll is prove of these permissions; foresees says what `topic check` is to
+// say of one.
+func (b *secured) proveAll(t *testing.T, user string, all []access.Permission, foresees func(context.Context, access.Permission, bool) error, actions []action, lacks map[string]lack) {
+	t.Helper()
 	a := acls{probe.Client(t, b.Addr(), b.super()...)}
 	if err := a.grant(t.Context(), user, all...); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package access says which permissions each kind of Kafka user needs on a
-// pipeline, and no more than these: one table, which the check of a user's
+// pipeline or a feed, and no more than these: one table, which the check of a user's
 // permissions, the end-to-end tests and docs/security.md share.
 //
 // The two types to know are [Role] and [Permission].
@@ -16,10 +16,10 @@ import (
 	"github.com/flusso/flusso-kafka/topics"
 )
 
-// Role is a kind of user: what it does with a pipeline.
+// Role is a kind of user: what it does with a pipeline, or with a feed.
 type Role string
 
-// The roles.
+// The roles on a pipeline.
 const (
 	Viewer   Role = "viewer"   // looks: every command that changes nothing, and the server
 	Operator Role = "operator" // acts: every command
@@ -27,16 +27,18 @@ const (
 	Sink     Role = "sink"     // the engine of one sink
 )
 
-// Roles returns the roles, in the order in which they are documented.
+// Roles returns the roles on a pipeline, in the order in which they are documented.
 func Roles() []Role { return []Role{Viewer, Operator, Ingest, Sink} }
 
 // ParseRole returns the role of a name, or a [*flusso.InvalidError] that lists them.
-func ParseRole(name string) (Role, error) {
-	if slices.Contains(Roles(), Role(name)) {
+func ParseRole(name string) (Role, error) { return parse(name, Roles()) }
+
+func parse(name string, roles []Role) (Role, error) {
+	if slices.Contains(roles, Role(name)) {
 		return Role(name), nil
 	}
-	names := make([]string, len(Roles()))
-	for i, r := range Roles() {
+	names := make([]string, len(roles))
+	for i, r := range roles {
 		names[i] = string(r)
 	}
 	return "", &flusso.InvalidError{What: fmt.Sprintf("role %q", name), Reason: "use one of " + strings.Join(names, ", ")}

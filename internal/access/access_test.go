@@ -21,6 +21,23 @@ func shop(t *testing.T) topics.Pipeline {
 	return p
 }
 
+// of returns what a role needs, on pipeline shop or on feed orders.
+func of(t *testing.T, r Role) []Permission {
+	t.Helper()
+	feed, err := topics.NewFeed("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ps, err := r.Permissions(shop(t), "search")
+	if slices.Contains(FeedRoles(), r) {
+		ps, err = r.FeedPermissions(feed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ps
+}
+
 // implied lists what Kafka grants with an operation.
 var implied = map[kmsg.ACLOperation][]kmsg.ACLOperation{
 	kmsg.ACLOperationRead:         {kmsg.ACLOperationDescribe},
@@ -38,11 +55,8 @@ func covers(p, other Permission) bool {
 
 // No permission of a role is granted by another of the same role.
 func TestPermissions_NoneIsImpliedByAnother(t *testing.T) {
-	for _, r := range Roles() {
-		ps, err := r.Permissions(shop(t), "search")
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, r := range slices.Concat(Roles(), FeedRoles()) {
+		ps := of(t, r)
 		optional := false
 		for i, p := range ps {
 			if p.For == "" || kinds[p.Resource].flag == "" || operations[p.Operation] == "" {
@@ -87,6 +101,20 @@ func TestParseRole(t *testing.T) {
 	var invalid *flusso.InvalidError
 	if _, err := ParseRole("root"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "viewer, operator, ingest, sink") {
 		t.Errorf("ParseRole of another name: %v", err)
+	}
+	for _, r := range FeedRoles() {
+		if got, err := ParseFeedRole(string(r)); got != r || err != nil {
+			t.Errorf("ParseFeedRole(%q) = %q, %v", r, got, err)
+		}
+		if _, err := ParseRole(string(r)); !errors.As(err, &invalid) {
+			t.Errorf("%s is a role on a pipeline: %v", r, err)
+		}
+		if _, err := r.Permissions(shop(t), ""); !errors.As(err, &invalid) {
+			t.Errorf("%s has permissions on a pipeline: %v", r, err)
+		}
+	}
+	if _, err := Viewer.FeedPermissions(topics.Feed{}); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "feed-reader, feed-writer, feed-operator") {
+		t.Errorf("permissions of a viewer on a feed: %v", err)
 	}
 	if _, err := Role("root").Permissions(shop(t), ""); !errors.As(err, &invalid) {
 		t.Errorf("permissions of an unknown role: %v", err)

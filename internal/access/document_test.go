@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,10 +12,7 @@ import (
 // section is what docs/security.md says of a role, from the table.
 func section(t *testing.T, r Role, user string) string {
 	t.Helper()
-	ps, err := r.Permissions(shop(t), "search")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ps := of(t, r)
 	var b strings.Builder
 	b.WriteString("| permission | needed for |\n| --- | --- |\n")
 	for _, p := range ps {
@@ -41,10 +39,13 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range Roles() {
+	for _, r := range slices.Concat(Roles(), FeedRoles()) {
 		user := "shop-" + string(r)
-		if r == Sink {
+		switch {
+		case r == Sink:
 			user += "-search"
+		case slices.Contains(FeedRoles(), r):
+			user = "orders-" + strings.TrimPrefix(string(r), "feed-")
 		}
 		want := "### " + string(r) + "\n"
 		if !strings.Contains(string(raw), want) {

@@ -26,13 +26,16 @@ func ask(ctx context.Context, cl *kgo.Client, f Facts, groups map[resource]told)
 	if err := askTopics(ctx, cl, f.Want, groups); err != nil {
 		return nil, err
 	}
-	askWriter(ctx, cl, f.Pipeline, groups)
+	askWriter(ctx, cl, f.writers(), groups)
 	askCluster(ctx, cl, groups)
 	return answer(f, needs, groups), ctx.Err()
 }
 
 // needed are the permissions of the role, of a sink's for each sink.
 func needed(f Facts) ([]access.Permission, error) {
+	if f.ofFeed() {
+		return f.Role.FeedPermissions(f.Feed)
+	}
 	sinks := f.Sinks
 	if f.Role != access.Sink {
 		sinks = []string{""}
@@ -74,11 +77,11 @@ func askTopics(ctx context.Context, cl *kgo.Client, want []topics.Spec, into map
 }
 
 // askWriter can only learn whether transactional ids may be described.
-func askWriter(ctx context.Context, cl *kgo.Client, p topics.Pipeline, into map[resource]told) {
+func askWriter(ctx context.Context, cl *kgo.Client, ids []string, into map[resource]told) {
 	req := kmsg.NewPtrDescribeTransactionsRequest()
-	for i := range topics.WriterIDs {
-		req.TransactionalIDs = append(req.TransactionalIDs, p.WriterID(i))
-		into[resource{kmsg.ACLResourceTypeTransactionalId, p.WriterID(i)}] = told{untold, errNoAnswer}
+	for _, id := range ids {
+		req.TransactionalIDs = append(req.TransactionalIDs, id)
+		into[resource{kmsg.ACLResourceTypeTransactionalId, id}] = told{untold, errNoAnswer}
 	}
 	const describe = 1 << kmsg.ACLOperationDescribe
 	for _, shard := range cl.RequestSharded(ctx, req) {
@@ -157,9 +160,7 @@ func resources(f Facts, need access.Permission) []resource {
 		}
 		names = append(names, f.Pipeline.IngestGroup())
 	case kmsg.ACLResourceTypeTransactionalId:
-		for i := range topics.WriterIDs {
-			names = append(names, f.Pipeline.WriterID(i))
-		}
+		names = f.writers()
 	default:
 		names = []string{access.ClusterName}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
@@ -60,7 +61,7 @@ var bounds = []bound{
 func (j *judge) brokers() {
 	for _, b := range j.facts.Brokers {
 		if b.Err != nil {
-			f := failed(fmt.Sprintf("broker %d", b.ID), b.Err)
+			f := j.facts.failed(fmt.Sprintf("broker %d", b.ID), b.Err)
 			if kafkaerr.Classify(b.Err) == kafkaerr.Auth {
 				f.Severity = status.Note // looking at brokers is a privilege that many do not have
 			}
@@ -68,6 +69,9 @@ func (j *judge) brokers() {
 		}
 	}
 	for _, b := range bounds {
+		if j.facts.ofFeed() && aboutGroups(b.setting) {
+			continue
+		}
 		values := j.facts.values(b.setting)
 		for _, have := range sortedValues(values) {
 			n, err := strconv.ParseInt(have, 10, 64)
@@ -83,6 +87,12 @@ func (j *judge) brokers() {
 	}
 	j.requestSize()
 	j.flags()
+}
+
+// aboutGroups reports whether a setting is about groups and their offsets,
+// which a feed has none of.
+func aboutGroups(setting string) bool {
+	return strings.HasPrefix(setting, "group.") || strings.HasPrefix(setting, "offset")
 }
 
 func brokerFinding(s status.Severity, ids []int32, setting, have, want, why string, value any) Finding {

@@ -29,11 +29,24 @@ func ClientOpt() kgo.Opt {
 // Collect asks a cluster. Its error is for everything failing; what fails for
 // one topic, group or broker is in its entry.
 func Collect(ctx context.Context, cl *kgo.Client, p topics.Pipeline, sinks []string, o topics.Options, role access.Role) (Facts, error) {
-	f := Facts{Pipeline: p, Sinks: sinks, Role: role}
-	var err error
-	if f.Want, err = p.Specs(sinks, o); err != nil {
-		return f, err
+	want, err := p.Specs(sinks, o)
+	if err != nil {
+		return Facts{}, err
 	}
+	return collect(ctx, cl, Facts{Pipeline: p, Sinks: sinks, Want: want, Role: role})
+}
+
+// CollectFeed asks a cluster about a feed; it is Collect otherwise.
+func CollectFeed(ctx context.Context, cl *kgo.Client, feed topics.Feed, o topics.Options, role access.Role) (Facts, error) {
+	want, err := feed.Specs(o)
+	if err != nil {
+		return Facts{}, err
+	}
+	return collect(ctx, cl, Facts{Feed: feed, Want: want, Role: role})
+}
+
+// collect fills facts of which it is known what they are about.
+func collect(ctx context.Context, cl *kgo.Client, f Facts) (_ Facts, err error) {
 	admin := topics.New(cl)
 	if f.TooOld = admin.RequireBroker(ctx); f.TooOld != nil {
 		if old := (*topics.TooOldError)(nil); !errors.As(f.TooOld, &old) {
@@ -43,20 +56,28 @@ func Collect(ctx context.Context, cl *kgo.Client, p topics.Pipeline, sinks []str
 	if f.Topics, err = admin.Read(ctx, f.Want); err != nil {
 		return f, err
 	}
-	internal, err := admin.Describe(ctx, OffsetsTopic, TransactionsTopic)
+	own := []string{TransactionsTopic}
+	if !f.ofFeed() {
+		own = []string{OffsetsTopic, TransactionsTopic}
+	}
+	internal, err := admin.Describe(ctx, own...)
 	if err != nil {
 		return f, err
 	}
-	f.Internal = []topics.Topic{internal[OffsetsTopic], internal[TransactionsTopic]}
+	for _, name := range own {
+		f.Internal = append(f.Internal, internal[name])
+	}
 	if f.Brokers, err = brokers(ctx, cl); err != nil {
 		return f, err
 	}
-	described, err := describeGroups(ctx, cl, p, sinks)
-	if err != nil {
-		return f, err
+	described := describedGroups{told: make(map[resource]told)}
+	if !f.ofFeed() { // it has no groups
+		if described, err = describeGroups(ctx, cl, f.Pipeline, f.Sinks); err != nil {
+			return f, err
+		}
 	}
 	f.Groups = described.groups
-	if role != "" {
+	if f.Role != "" {
 		f.Allowed, err = ask(ctx, cl, f, described.told)
 	}
 	return f, err

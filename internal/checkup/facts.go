@@ -1,16 +1,20 @@
 package checkup
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/flusso/flusso-kafka/internal/access"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
-// Facts are what a cluster says of what is under a pipeline.
+// Facts are what a cluster says of what is under a pipeline, or under a feed.
 type Facts struct {
 	Pipeline topics.Pipeline
 	Sinks    []string
+	Feed     topics.Feed // the zero value for a pipeline
 	Want     []topics.Spec
 	Topics   topics.Cluster
 	Internal []topics.Topic // Kafka's own: [OffsetsTopic], [TransactionsTopic]
@@ -27,6 +31,28 @@ const (
 	OffsetsTopic      = "__consumer_offsets"
 	TransactionsTopic = "__transaction_state"
 )
+
+// ofFeed reports whether it is a feed, and no pipeline.
+func (f Facts) ofFeed() bool { return f.Feed != topics.Feed{} }
+
+// writers are the transactional ids of whoever holds the lease.
+func (f Facts) writers() []string {
+	ids := make([]string, topics.WriterIDs)
+	for i := range ids {
+		if ids[i] = f.Pipeline.WriterID(i); f.ofFeed() {
+			ids[i] = f.Feed.WriterID(i)
+		}
+	}
+	return ids
+}
+
+// target is how commands name what is looked at.
+func (f Facts) target() string {
+	if f.ofFeed() {
+		return "--feed " + f.Feed.String()
+	}
+	return fmt.Sprintf("--pipeline %s --sinks %s", f.Pipeline, strings.Join(f.Sinks, ","))
+}
 
 // Broker is what one broker says of its settings.
 type Broker struct {

@@ -41,7 +41,12 @@ func (j *judge) add(f Finding) { j.found = append(j.found, f) }
 
 // apply is the command that carries a plan out.
 func (f Facts) apply() string {
-	return fmt.Sprintf("flusso-kafka-admin topic apply --pipeline %s --sinks %s --yes", f.Pipeline, strings.Join(f.Sinks, ","))
+	return "flusso-kafka-admin topic apply " + f.target() + " --yes"
+}
+
+// allowed reports whether all that the role needs is there.
+func (f Facts) allowed() bool {
+	return !slices.ContainsFunc(f.Allowed, func(p Permission) bool { return p.Answer != Allowed })
 }
 
 func (j *judge) topics() {
@@ -59,7 +64,11 @@ func (j *judge) topics() {
 		case t.Err == nil && t.Name != "":
 			j.topic(t)
 		case t.Err != nil && !t.Missing():
-			j.add(failed("topic "+spec.Topic, t.Err))
+			f := j.facts.failed("topic "+spec.Topic, t.Err)
+			if j.facts.Role == access.FeedReader && kafkaerr.Classify(t.Err) == kafkaerr.Auth && j.facts.allowed() {
+				f.Severity, f.Help = status.Note, "" // settings are no business of a reader's
+			}
+			j.add(f)
 		}
 	}
 }
@@ -81,15 +90,18 @@ func codeOf(f topics.Finding) Code {
 }
 
 // failed is the finding that something could not be looked at.
-func failed(on string, err error) Finding {
-	f := Finding{
+func (f Facts) failed(on string, err error) Finding {
+	out := Finding{
 		Severity: status.Warning, Code: LookupFailed, On: on, Why: "it could not be looked at: " + err.Error(),
 		Help: "# look again when the brokers answer",
 	}
 	if kafkaerr.Classify(err) == kafkaerr.Auth {
-		f.Help = "flusso-kafka-admin topic check --role viewer # names the permissions that are missing"
+		out.Help = "flusso-kafka-admin topic check --role viewer # names the permissions that are missing"
+		if f.ofFeed() {
+			out.Help = "flusso-kafka-admin topic check " + f.target() + " --role feed-writer # names the permissions that are missing"
+		}
 	}
-	return f
+	return out
 }
 
 // leastMessage is Kafka's default of what a topic takes in one record batch.
@@ -97,24 +109,27 @@ const leastMessage = 1 << 20
 
 // topic judges what a plan does not look at.
 func (j *judge) topic(t topics.Topic) {
-	on := "topic " + t.Name
+	on, forLanes := "topic "+t.Name, " for all lanes"
+	if j.facts.ofFeed() {
+		forLanes = ""
+	}
 	if t.Leader < 0 && t.Partitions > 0 {
 		j.add(Finding{
 			Severity: status.Failure, Code: Leaderless, On: on, Have: "no leader", Want: "a leader of partition 0",
-			Why:  "nothing can be read or published, and the writer stops for all lanes: the brokers that hold it are down",
+			Why:  "nothing can be read or published, and the writer stops" + forLanes + ": the brokers that hold it are down",
 			Help: describeTopic(t.Name) + " # names them: start one",
 		})
 	} else if t.InSync < t.Replicas {
 		j.add(Finding{
 			Severity: status.Warning, Code: UnderReplicated, On: on, Have: fmt.Sprintf("%d of %d replicas in sync", t.InSync, t.Replicas), Want: "all of them",
-			Why:  "a broker is down or behind; one more, and the lane stops or loses what was acknowledged",
+			Why:  "a broker is down or behind; one more, and it stops or loses what was acknowledged",
 			Help: describeTopic(t.Name) + " # names the brokers that are missing from Isr",
 		})
 	}
 	if n := t.MaxMessageBytes; n > 0 && n < leastMessage {
 		j.add(Finding{
 			Severity: status.Warning, Code: TopicSetting, On: on, Setting: topics.MaxMessage, Have: fmt.Sprint(n), Want: fmt.Sprint(leastMessage) + " or more",
-			Why:  "larger documents are refused by the publisher, and large requests by the request lane",
+			Why:  "larger records are refused: documents, requests, what is appended to a feed",
 			Help: strings.Replace(j.facts.apply(), " --yes", fmt.Sprintf(" --max-message-bytes %d --yes", leastMessage), 1),
 		})
 	}
@@ -156,7 +171,7 @@ func (j *judge) internal() {
 		if t.Replicas == 1 && len(j.facts.Brokers) > 1 {
 			j.add(Finding{
 				Severity: status.Warning, Code: InternalTopic, On: on, Setting: "replication factor", Have: "1", Want: fmt.Sprint(min(3, len(j.facts.Brokers))),
-				Why:  "one broker alone keeps " + holds[t.Name] + ": while it is down the pipeline stands, and with its disk they are gone",
+				Why:  "one broker alone keeps " + holds[t.Name] + ": while it is down everything stands, and with its disk they are gone",
 				Help: fmt.Sprintf(`kafka-reassign-partitions.sh --bootstrap-server "$BOOTSTRAP" --execute --reassignment-json-file %s.json`, t.Name),
 			})
 		}
@@ -176,7 +191,7 @@ func (j *judge) groups() {
 	for _, g := range j.facts.Groups {
 		switch {
 		case g.Err != nil:
-			j.add(failed("group "+g.Name, g.Err))
+			j.add(j.facts.failed("group "+g.Name, g.Err))
 		case !g.Exists:
 			j.add(Finding{
 				Severity: status.Note, Code: OffsetsExpire, On: "group " + g.Name, Have: "no group", Why: "sink " + g.Sink + " never attached, or its offsets have expired",

@@ -196,3 +196,49 @@ func TestWhatBrokersMustAllowIsWhatWeAskFor(t *testing.T) {
 		t.Errorf("transactions %s, idle %s, metadata %d: not what is asked for", transactionTimeout, writerIdle, commitMetadata)
 	}
 }
+
+// A feed has no lanes and no groups: nothing that is found of one speaks of
+// them, and what is to be done names the feed.
+func TestF3_FindingsOnAFeed(t *testing.T) {
+	feed, err := topics.NewFeed("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := feed.Specs(topics.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := topics.Topic{Name: feed.LogTopic(), Err: kerr.TopicAuthorizationFailed}
+	f := Facts{
+		Feed: feed, Want: want, Role: access.FeedReader,
+		Topics: topics.Cluster{Topics: map[string]topics.Topic{
+			feed.LogTopic(): denied,
+			feed.WALTopic(): {Name: feed.WALTopic(), Partitions: 1, Replicas: 1, Leader: -1, Settings: map[string]string{topics.RetentionMs: "1000"}},
+		}},
+		Brokers:  []Broker{{ID: 1, Settings: map[string]string{retentionMinutes: "1", "group.min.session.timeout.ms": "60000", "offset.metadata.max.bytes": "1", "transaction.max.timeout.ms": "5"}}},
+		Internal: []topics.Topic{{Name: TransactionsTopic, Err: kerr.UnknownTopicOrPartition}},
+	}
+	found := Judge(f, "")
+	byCode := make(map[Code]Finding)
+	for _, x := range found {
+		byCode[x.Code] = x
+		if text := x.Why + " " + x.Help; strings.Contains(text, "lane") || strings.Contains(text, "sink") || strings.Contains(text, "--pipeline") {
+			t.Errorf("%s of a feed: %s", x.Code, text)
+		}
+	}
+	if x := byCode[TopicSetting]; x.Help != "flusso-kafka-admin topic apply --feed orders --yes" {
+		t.Errorf("an unsafe setting: %+v", x)
+	}
+	if x := byCode[BrokerSetting]; x.Setting != "transaction.max.timeout.ms" {
+		t.Errorf("an unsafe broker: %+v", x)
+	}
+	if x := byCode[LookupFailed]; x.Severity != status.Note {
+		t.Errorf("a reader that may not see settings, and need not: %+v", x)
+	}
+	f.Role = access.FeedWriter
+	for _, x := range Judge(f, "") {
+		if x.Code == LookupFailed && (x.Severity != status.Warning || !strings.Contains(x.Help, "topic check --feed orders --role feed-writer")) {
+			t.Errorf("a writer that may not see settings: %+v", x)
+		}
+	}
+}

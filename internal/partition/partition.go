@@ -49,7 +49,7 @@ func LookUp(ctx context.Context, cl *kgo.Client, topics ...string) (map[string]E
 				return nil, fmt.Errorf("look up the ends of topic %s: no answer for partition 0", topic)
 			}
 			if o.Err != nil {
-				return nil, kafkaerr.Wrap("look up the ends of topic "+topic, o.Err)
+				return nil, kafkaerr.Wrap("look up the ends of topic "+topic, o.Err, kafkaerr.OnTopic("Describe", topic))
 			}
 			at[i] = flusso.Offset(o.Offset)
 		}

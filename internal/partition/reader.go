@@ -108,5 +108,5 @@ func (r *Reader) explain(err error) error {
 	if errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, &lost) || errors.Is(err, kerr.UnknownTopicID) {
 		return &GoneError{Topic: r.topic, Offset: r.next, Cause: err}
 	}
-	return kafkaerr.Wrap(fmt.Sprintf("read topic %s at offset %s", r.topic, r.next), err)
+	return kafkaerr.Wrap(fmt.Sprintf("read topic %s at offset %s", r.topic, r.next), err, kafkaerr.OnTopic("Read", r.topic))
 }
