@@ -51,6 +51,9 @@ type NoStreamError struct {
 }
 
 func (e *NoStreamError) Error() string {
+	if len(e.Uncommitted) == 0 {
+		return fmt.Sprintf("feed %s has no uncommitted stream %d, and no other", e.Feed, e.Stream)
+	}
 	return fmt.Sprintf("feed %s has no uncommitted stream %d: uncommitted are %v", e.Feed, e.Stream, e.Uncommitted)
 }
 

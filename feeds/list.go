@@ -201,7 +201,7 @@ func (c *Client) deleteTopics(ctx context.Context, feed topics.Feed) error {
 			continue
 		}
 		if err != nil {
-			return kafkaerr.Wrap("delete topic "+topic, err)
+			return kafkaerr.Wrap("delete topic "+topic, err, kafkaerr.OnTopic("Delete", topic))
 		}
 	}
 	if missing == 2 {

@@ -170,7 +170,7 @@ func (a *appending) source() (*inflow, error) {
 	if a.from != "-" {
 		f, err := os.Open(a.from)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--from: %w", err)
 		}
 		in, s.file = f, f
 	}
@@ -210,6 +210,9 @@ func (a *appending) run(life context.Context) (err error) {
 		open = c.Resume
 	}
 	session, err := open(opening, a.feed)
+	if errors.Is(err, feeds.ErrNoOpenStream) {
+		return fmt.Errorf("%w: leave --resume out", err)
+	}
 	if err != nil {
 		return c.conn.Explain(opening, err)
 	}
@@ -467,6 +470,9 @@ func (s *inflow) read() (next sourced) {
 	switch {
 	case r.Key != nil && !s.settings.Keyed:
 		reason = "it has a key, and the feed takes none: leave it out, or create a feed with --keyed"
+		if s.reader == nil {
+			reason += "; --key-separator '' takes what has a = in it for a value"
+		}
 	case r.Tombstone && r.Key == nil:
 		reason = "a tombstone without a key says that nothing is gone"
 	case s.settings.Latest == feeds.LatestVersion && r.Key != nil && r.Version == nil:

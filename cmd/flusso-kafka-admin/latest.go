@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,9 @@ Exit code 1: the key is absent. JSON: docs/json.md.`,
 			}
 			return t.run(cmd.Context(), func(ctx context.Context, c *feedCluster) error {
 				item, there, err := c.Latest(ctx, args[0], key)
+				if errors.As(err, new(*feeds.KeyError)) {
+					return fmt.Errorf("feed %s has no keys: `flusso-kafka-admin read %s` shows its records", args[0], args[0])
+				}
 				if err != nil {
 					return err
 				}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/access"
 	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/profile"
@@ -125,10 +127,23 @@ func tryFeed(cmd *cobra.Command, err error) (command, about string, ok bool) {
 		return "feed describe " + feed, "shows its settings, its holder and its streams", true
 	case errors.As(err, &what):
 		return "", "", true
+	case kafkaerr.Classify(err) == kafkaerr.Auth && feed != "" && !errors.As(err, new(*connect.Error)):
+		return fmt.Sprintf("topic check --feed %s --role %s", feed, feedRole(pathOf(cmd))), "names the permissions that are missing", true
 	case kafkaerr.Classify(err) == kafkaerr.Auth:
 		return "profile show", "shows who is connected, docs/security.md who may do what", true
 	}
 	return "", "", false
+}
+
+// feedRole is the role that may do what a command on a feed does.
+func feedRole(path string) access.Role {
+	switch strings.TrimPrefix(path, "feed ") {
+	case "create", "delete":
+		return access.FeedOperator
+	case "append", "resume", "discard", "repair":
+		return access.FeedWriter
+	}
+	return access.FeedReader
 }
 
 // pathOf is the path of a command without the program's name.

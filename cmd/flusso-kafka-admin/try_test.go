@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/profile"
@@ -31,6 +32,12 @@ func TestTheNextCommandToTry(t *testing.T) {
 		{"a value that a shell would read", "lag", []string{"--sasl-user", "o'neill & co"}, &connect.Error{Cause: errors.New("refused")}, `profile show --sasl-user 'o'\''neill & co'`},
 		{"denied to look", "lag", nil, kafkaerr.Wrap("list offsets", kerr.TopicAuthorizationFailed), "topic check --role viewer"},
 		{"denied to act", "lane accept", nil, kafkaerr.Wrap("commit", kerr.GroupAuthorizationFailed), "topic check --role operator"},
+		{"denied to read a feed", "read", []string{"orders"}, kafkaerr.Wrap("read", kerr.TopicAuthorizationFailed), "topic check --feed orders --role feed-reader"},
+		{"denied to append", "append", []string{"orders", "--brokers", "a:1"}, kafkaerr.Wrap("open", kerr.TransactionalIDAuthorizationFailed), "topic check --feed orders --role feed-writer --brokers a:1"},
+		{"denied to delete a feed", "feed delete", []string{"orders"}, kafkaerr.Wrap("delete", kerr.TopicAuthorizationFailed), "topic check --feed orders --role feed-operator"},
+		{"denied to list feeds", "feed list", nil, kafkaerr.Wrap("list", kerr.TopicAuthorizationFailed), "profile show"},
+		{"no such feed", "feed history", []string{"nope"}, fmt.Errorf("feed nope: %w", feeds.ErrNoFeed), "feed list"},
+		{"nothing to resume", "feed resume", []string{"orders", "1"}, &feeds.NoStreamError{Feed: "orders", Stream: 1}, "feed describe orders"},
 		{"no lane", "status", []string{"--pipeline", "shop"}, &status.NoLanesError{}, "topic apply --sinks SINK,… --dry-run --pipeline shop"},
 		{"no lane, where others have some", "status", []string{"--pipeline", "shop"}, &status.NoLanesError{Others: make([]topics.Pipeline, 1)}, ""},
 		{"an action that nobody confirmed", "topic apply", []string{"--pipeline", "shop", "--sinks", "a,b"}, usageError{&unconfirmedError{"it creates"}}, "topic apply --sinks a,b --dry-run --pipeline shop"},
