@@ -28,6 +28,23 @@ func (e *HoleError) Error() string {
 		e.Feed, e.Stream, e.Want-1, e.Got, e.Offset)
 }
 
+// OverlapError says that the WAL holds a sequence of a stream twice, or that an
+// earlier writer epoch follows a later one: something else wrote into it, or a
+// writer that was fenced. Nothing of it is delivered.
+type OverlapError struct {
+	Feed         string
+	Stream       uint64
+	First, Last  uint64 // sequences of the batch
+	Want         uint64 // the sequence that comes next
+	Epoch, Newer uint64 // writer epoch of the batch, and of the one before it
+	Offset       flusso.Offset
+}
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("feed %s, stream %d: a batch of writer epoch %d holds sequences %d to %d at offset %s of its WAL, where sequence %d of epoch %d or later belongs: something else wrote there; read what there is, then discard the stream",
+		e.Feed, e.Stream, e.Epoch, e.First, e.Last, e.Offset, e.Want, e.Newer)
+}
+
 // anyStream stands for the batches of all streams, in the order of the WAL.
 const anyStream = 0
 
@@ -36,8 +53,9 @@ type batches struct {
 	r      *partition.Reader
 	feed   topics.Feed
 	stream uint64
-	next   uint64 // sequence that comes next
+	next   uint64 // sequence that is wanted next
 	held   []*kgo.Record
+	ends   map[uint64]wire.Append // of each stream that was seen, the batch before
 }
 
 // readBatches begins at an offset below which nothing of the stream lies; next
@@ -47,7 +65,11 @@ func (c *Client) readBatches(feed topics.Feed, stream uint64, from flusso.Offset
 	if err != nil {
 		return nil, err
 	}
-	return &batches{r: r, feed: feed, stream: stream, next: next}, nil
+	b := &batches{r: r, feed: feed, stream: stream, next: next, ends: make(map[uint64]wire.Append)}
+	if stream != anyStream {
+		b.ends[stream] = wire.Append{} // it is read from its beginning
+	}
+	return b, nil
 }
 
 func (b *batches) close() { b.r.Close() }
@@ -79,7 +101,13 @@ func (b *batches) readUntil(ctx context.Context, end flusso.Offset) ([]Record, w
 		}
 		held := b.held
 		b.held = nil
-		if b.stream != anyStream && (a.Stream != b.stream || a.Last < b.next) {
+		if b.stream != anyStream && a.Stream != b.stream {
+			continue
+		}
+		if err := b.follows(a, held); err != nil {
+			return nil, wire.Append{}, err
+		}
+		if b.stream != anyStream && a.Last < b.next {
 			continue
 		}
 		records, a, err := b.decode(held)
@@ -92,13 +120,27 @@ func (b *batches) readUntil(ctx context.Context, end flusso.Offset) ([]Record, w
 	return nil, wire.Append{}, nil
 }
 
+// follows checks that a batch is the next one of its stream. Of a stream that is
+// not read from its beginning the first batch is taken as it is.
+func (b *batches) follows(a wire.Append, held []*kgo.Record) error {
+	before, known := b.ends[a.Stream]
+	b.ends[a.Stream] = a
+	want, at := before.Last+1, flusso.Offset(held[0].Offset)
+	switch {
+	case !known || a.First == want && a.Epoch >= before.Epoch:
+		return nil
+	case a.First > want:
+		return &HoleError{Feed: b.feed.String(), Stream: a.Stream, Want: want, Got: a.First, Offset: at}
+	}
+	return &OverlapError{
+		Feed: b.feed.String(), Stream: a.Stream, First: a.First, Last: a.Last, Want: want, Epoch: a.Epoch, Newer: before.Epoch, Offset: at,
+	}
+}
+
 func (b *batches) decode(held []*kgo.Record) ([]Record, wire.Append, error) {
 	records, a, err := wire.DecodeBatch(held)
 	if err != nil {
 		return nil, a, fmt.Errorf("read the WAL of feed %s: %w", b.feed, err)
-	}
-	if b.stream != anyStream && a.First > b.next {
-		return nil, a, &HoleError{Feed: b.feed.String(), Stream: b.stream, Want: b.next, Got: a.First, Offset: flusso.Offset(held[0].Offset)}
 	}
 	return records, a, nil
 }

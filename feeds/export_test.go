@@ -3,7 +3,20 @@ package feeds
 import (
 	"context"
 	"time"
+
+	"github.com/flusso/flusso-kafka/internal/wire"
 )
+
+// CheckEvents returns what is wrong with the order of some events.
+func CheckEvents(events []wire.Event) error {
+	s := succession{feed: "orders"}
+	for _, e := range events {
+		if err := s.next(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // SetFirstPause shortens the pauses between attempts at the bucket, for tests
 // outside of bubbles.

@@ -24,9 +24,10 @@ type Verified struct {
 }
 
 // Verify reads a feed's commits back, in their order: manifests and objects
-// against their hashes, sequences without holes, key indexes against packs. An
-// error ends the iteration; what is wrong with a commit is in its Err, and the
-// others follow.
+// against their hashes, sequences without holes, key indexes against packs, each
+// key by looking for it. An error ends the iteration; what is wrong with a commit
+// is in its Err, and the others follow. Behind them comes an [*EventError] where
+// the log holds an event that can't follow the one before it.
 func (c *Client) Verify(ctx context.Context, name string) iter.Seq2[Verified, error] {
 	return func(yield func(Verified, error) bool) {
 		if err := c.verify(ctx, name, func(v Verified) bool { return yield(v, nil) }); err != nil {
@@ -46,9 +47,14 @@ func (c *Client) verify(ctx context.Context, name string, yield func(Verified) b
 			err = errors.Join(err, b.Close())
 		}
 	}()
+	var disorder error // the first
+	order := succession{feed: feed.String()}
 	for e, err := range c.events(ctx, feed) {
 		if err != nil {
 			return err
+		}
+		if err := order.next(e); disorder == nil {
+			disorder = err
 		}
 		if e.Kind != wire.StreamCommitted {
 			continue
@@ -67,7 +73,7 @@ func (c *Client) verify(ctx context.Context, name string, yield func(Verified) b
 			return nil
 		}
 	}
-	return nil
+	return disorder
 }
 
 // verification is that of one commit.
@@ -176,6 +182,9 @@ func sameEntries(got, want *os.File) error {
 		if open[i], err = pack.OpenIndex(f, info.Size()); err != nil {
 			return err
 		}
+	}
+	if err := open[0].Check(); err != nil {
+		return err
 	}
 	next, stop := iter.Pull2(open[1].All())
 	defer stop()

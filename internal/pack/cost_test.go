@@ -208,6 +208,21 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
+func BenchmarkCheck(b *testing.B) {
+	const n = 300_000
+	file := indexOf(b, n, spread)
+	x, err := pack.OpenIndex(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(file)))
+	for b.Loop() {
+		if err := x.Check(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkFind(b *testing.B) {
 	const n = 300_000
 	file := indexOf(b, n, spread)

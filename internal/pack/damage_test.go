@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/flusso/flusso-kafka/internal/pack"
 )
@@ -158,6 +159,48 @@ func TestTheErrorOfTheBucketIsTold(t *testing.T) {
 	index := indexFile(t, someEntries()...)
 	if _, err := pack.OpenIndex(failing{bytes.NewReader(index), 0}, int64(len(index))); !errors.Is(err, errGone) {
 		t.Errorf("open: %v", err)
+	}
+}
+
+// TestAFilterThatDeniesAKeyIsFound: what has no checksum in the file, and would
+// make a key absent without a word.
+func TestAFilterThatDeniesAKeyIsFound(t *testing.T) {
+	file := indexOf(t, 500, spread)
+	f, err := parquet.OpenFile(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := f.Metadata().RowGroups[0].Columns[0].MetaData
+	check := func(file []byte) (*pack.Index, error) {
+		x, err := pack.OpenIndex(bytes.NewReader(file), int64(len(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x, x.Check()
+	}
+	if _, err := check(file); err != nil {
+		t.Fatalf("what was written: %v", err)
+	}
+	rng := rand.New(rand.NewPCG(3, 1))
+	for i := range 20 {
+		b := bytes.Clone(file)
+		// The filter's header is some bytes long, then come its blocks.
+		at := m.BloomFilterOffset + 64 + rng.Int64N(int64(m.BloomFilterLength)-96)
+		clear(b[at : at+32])
+		x, err := check(b)
+		damaged(t, "an index whose filter lost a block", err)
+		if i > 0 {
+			continue
+		}
+		denied := 0
+		for i := range 500 {
+			if _, found, err := x.Find(spread(i)); err == nil && !found {
+				denied++
+			}
+		}
+		if denied == 0 {
+			t.Errorf("no key is denied with a block of the filter cleared at %d: the test shows nothing", at)
+		}
 	}
 }
 

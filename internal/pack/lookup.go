@@ -2,9 +2,11 @@ package pack
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"sort"
 
 	"github.com/parquet-go/parquet-go"
@@ -38,6 +40,59 @@ func (x *Index) Find(key []byte) (Entry, bool, error) {
 		}
 	}
 	return Entry{}, false, nil
+}
+
+// Check reads all of the index and looks whether each key would be found: by the
+// filter, which denies keys silently where it is damaged, and by the bounds of
+// pages. It is a [*DamagedError] where one would not.
+func (x *Index) Check() error {
+	var last []byte
+	for _, g := range x.f.RowGroups() {
+		row, page := int64(0), 0
+		pages, err := pageStarts(g)
+		if err != nil {
+			return err
+		}
+		for e, err := range entries(g, 0, readEntries) {
+			if err != nil {
+				return err
+			}
+			if last != nil && bytes.Compare(e.Key, last) <= 0 {
+				return damagedIndex(fmt.Sprintf("key %.80q follows %.80q", e.Key, last))
+			}
+			last = append(last[:0], e.Key...)
+			starts, err := candidates(g, e.Key)
+			if err != nil {
+				return err
+			}
+			for page+1 < len(pages) && pages[page+1] <= row {
+				page++
+			}
+			if !slices.Contains(starts, pages[page]) {
+				return damagedIndex(fmt.Sprintf("its filter or the bounds of its pages deny key %.80q, which it holds", e.Key))
+			}
+			row++
+		}
+	}
+	return nil
+}
+
+// pageStarts returns the first rows of the pages of a row group.
+func pageStarts(g parquet.RowGroup) (starts []int64, err error) {
+	err = guard(whatIndex, "its page index cannot be read", func() error {
+		places, err := g.ColumnChunks()[colIndexKey].OffsetIndex()
+		if err != nil {
+			return err
+		}
+		for i := range places.NumPages() {
+			starts = append(starts, places.FirstRowIndex(i))
+		}
+		if len(starts) == 0 || starts[0] != 0 {
+			return errors.New("its first page does not begin with the first row")
+		}
+		return nil
+	})
+	return starts, err
 }
 
 // find looks in one row group; past says that the keys of the group, and so
