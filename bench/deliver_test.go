@@ -20,8 +20,8 @@ import (
 func deliver(e *env) bench.Report {
 	const sink = "a"
 	batches := e.feed()
-	s := e.stream(nil, sink)
-	fill := e.commits(s)
+	filling := e.stream(nil, sink)
+	fill, s := e.commits(filling), e.attach(filling, 0, sink)
 	write := e.timed(batches, func(ctx context.Context, bs []*flusso.Batch) error { return submit(ctx, fill, bs, sink) })
 	perMeasure := e.calibrate(write)
 	topic, total := s.topic(sink), int(batches.position)
@@ -88,6 +88,7 @@ func deliver(e *env) bench.Report {
 	enough := float64(total) * first.Values[rate] * 1e6 * e.measure.Seconds() / float64(first.Moved.Bytes)
 	write(min(max(int(enough)-total, 1), 4*perMeasure))
 	total = int(batches.position)
+	e.close(filling)
 	pairs := e.interleave(ours, raw)
 	const beside = "poll of a kgo group with committing, read_committed"
 	r := bench.Report{Lines: []bench.Line{pairs.Ratio("deliver and ack everything in a lane", beside, rate, rate, bench.AtLeast(0.95))}, Notes: []string{e.costs.note()}}

@@ -166,6 +166,14 @@ func (e *env) stream(change func(*kafka.Config), sinks ...string) pipeline {
 	return pipeline{s, cfg.Pipeline}
 }
 
+// attach opens another stream on a pipeline, as another process would.
+func (e *env) attach(p pipeline, prefetch int64, sinks ...string) pipeline {
+	e.Helper()
+	return e.stream(func(cfg *kafka.Config) {
+		cfg.Pipeline, cfg.CreateTopics, cfg.PrefetchBytes = p.name, false, prefetch
+	}, sinks...)
+}
+
 // close closes what is ours, also where the row's context has ended.
 func (e *env) close(c interface{ Close(context.Context) error }) {
 	e.Helper()

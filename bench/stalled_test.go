@@ -9,7 +9,6 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/bench"
-	"github.com/flusso/flusso-kafka/kafka"
 )
 
 // stalled is the throughput of publish while a sink is attached, holds what it
@@ -47,13 +46,7 @@ func (e *env) site(batches *feed) *site {
 	e.Helper()
 	s := e.stream(nil, follower, holder)
 	// It fetches next to nothing ahead, in both pipelines.
-	ahead, err := kafka.Open(e.Context(), kafka.Config{
-		Pipeline: s.name, Sinks: []string{follower, holder}, Client: e.opts(), PrefetchBytes: 64 << 10,
-	})
-	if err != nil {
-		e.Fatal(err)
-	}
-	e.Cleanup(func() { e.close(ahead) })
+	ahead := e.attach(s, 64<<10, follower, holder)
 	return &site{
 		env: e, batches: batches, publish: e.commits(s),
 		follows: e.consumer(s, follower), holds: e.consumer(ahead, holder),

@@ -25,7 +25,7 @@ type Traffic struct {
 type Exchange struct {
 	Requests      map[int16]int // by their keys
 	Written, Read int           // bytes
-	Connections   int           // open at the end
+	Connections   int           // open at a time, at most
 }
 
 var (
@@ -41,6 +41,7 @@ func (t *Traffic) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.C
 	defer t.mu.Unlock()
 	if err == nil {
 		t.open++
+		t.sum.Connections = max(t.sum.Connections, t.open)
 	}
 }
 
@@ -74,8 +75,7 @@ func (t *Traffic) Take() Exchange {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.sum
-	taken.Connections = t.open
-	t.sum = Exchange{}
+	t.sum = Exchange{Connections: t.open}
 	return taken
 }
 
@@ -96,7 +96,7 @@ func (c Cost) Add(other Cost) Cost {
 		requests[key] += n
 	}
 	return Cost{
-		Exchange: Exchange{Requests: requests, Written: c.Written + other.Written, Read: c.Read + other.Read, Connections: other.Connections},
+		Exchange: Exchange{Requests: requests, Written: c.Written + other.Written, Read: c.Read + other.Read, Connections: max(c.Connections, other.Connections)},
 		Moved:    Moved{Records: c.Moved.Records + other.Moved.Records, Bytes: c.Moved.Bytes + other.Moved.Bytes},
 		CPU:      c.CPU + other.CPU,
 	}

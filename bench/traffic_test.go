@@ -22,7 +22,10 @@ func TestTraffic_CountsFromOneTakeToTheNext(t *testing.T) {
 	traffic.OnBrokerConnect(broker, 0, nil, kgo.ErrClientClosed)
 	traffic.OnBrokerConnect(broker, 0, nil, nil)
 	write(kmsg.Metadata, 1, 10)
-	traffic.Take()
+	traffic.OnBrokerDisconnect(broker, nil)
+	if got := traffic.Take().Connections; got != 2 {
+		t.Errorf("%d connections were open at a time, want 2", got)
+	}
 	write(kmsg.Produce, 3, 100)
 	write(kmsg.EndTxn, 3, 10)
 	write(kmsg.AddPartitionsToTxn, 1, 20)
