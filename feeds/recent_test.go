@@ -68,6 +68,32 @@ func TestBatchID_ARepeatedBatchKeepsItsRange(t *testing.T) {
 	})
 }
 
+// Ids are those of one stream: what lies beside it in the WAL is none of its.
+func TestBatchID_AnotherStreamHasIDsOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		c := w.client("a")
+		for stream := range uint64(2) {
+			s, err := c.Open(t.Context(), feed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Append(t.Context(), named(fmt.Sprint(stream+1), 0, 0, "x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := c.ResumeStream(t.Context(), feed, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[string]feeds.Range{"2": {Stream: 1, First: 2, Last: 2, Records: 1}, "1": {Stream: 1, First: 1, Last: 1, Records: 1}} {
+			if got, err := s.Append(t.Context(), named(id, 1, 0, "y")); got != want || err != nil {
+				t.Errorf("id %s: %+v, %v, want %+v", id, got, err, want)
+			}
+		}
+	})
+}
+
 func TestBatchID_AnotherBatchWithTheSameID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, feeds.CreateOptions{})

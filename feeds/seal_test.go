@@ -292,3 +292,39 @@ func TestAbandonedAndHalfSealedStreamsAreCommittedInOrder(t *testing.T) {
 		}
 	})
 }
+
+// A stream that was opened first and sealed last is committed last: by whoever
+// finishes both.
+func TestE13_CommitsFollowTheOrderOfTheSeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		c := w.client("a")
+		for range 2 {
+			if _, err := c.Open(t.Context(), feed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Rename(w.dir, w.dir+"-away"); err != nil {
+			t.Fatal(err)
+		}
+		for _, stream := range []uint64{2, 1} {
+			s, err := c.ResumeStream(t.Context(), feed, stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sealed *feeds.SealError
+			if _, err := s.Seal(t.Context(), fmt.Sprint("stream ", stream)); !errors.As(err, &sealed) {
+				t.Fatalf("seal without the bucket: %v", err)
+			}
+		}
+		if err := os.Rename(w.dir+"-away", w.dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.client("repair").Repair(t.Context(), feed); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := w.history(), []string{"1: stream 2, 0 records, stream 2", "2: stream 1, 0 records, stream 1"}; !slices.Equal(got, want) {
+			t.Errorf("history %q, want %q", got, want)
+		}
+	})
+}

@@ -406,3 +406,40 @@ func TestE16_ASessionThatIsClosedLeavesItsStreamToOthers(t *testing.T) {
 		}
 	})
 }
+
+// A transaction that is none of a writer's stays open in the WAL: what lies
+// behind it can't be read, so where the stream ends is not known.
+func TestResumeDoesNotGuessBehindAnOpenTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		foreign := w.Client(t, kgo.TransactionalID("foreign"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		s, err := w.client("a").Open(t.Context(), feed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wal := feed + ".feed.wal"
+		if err := foreign.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := foreign.ProduceSync(t.Context(), &kgo.Record{Topic: wal}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Append(t.Context(), batch("x", "y")); err != nil {
+			t.Fatal(err)
+		}
+		var open *partition.OpenTransactionError
+		if _, err := w.client("b").Resume(t.Context(), feed); !errors.As(err, &open) || open.Topic != wal {
+			t.Errorf("resume behind an open transaction: %v", err)
+		}
+		if err := kfaketest.EndTransaction(t.Context(), foreign, false, wal); err != nil {
+			t.Fatal(err)
+		}
+		r, err := w.client("c").Resume(t.Context(), feed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, err := r.Last(t.Context()); err != nil || last != 2 {
+			t.Errorf("resumed behind %d, %v, want 2", last, err)
+		}
+	})
+}
