@@ -3,6 +3,7 @@ package bench_test
 import (
 	"context"
 	"fmt"
+	"runtime/pprof"
 	"syscall"
 	"time"
 
@@ -17,10 +18,22 @@ type costs struct{ ours, beside bench.Cost }
 // note says it. Clients that have no hook of a side are not counted.
 func (c costs) note() string { return fmt.Sprintf("ours takes %s; beside it %s", c.ours, c.beside) }
 
+// The sides of a comparison, as profiles call them.
+const ourSide, rawSide = "ours", "raw"
+
+// label marks this goroutine, and those that it starts, as one side's in
+// profiles, until what it returns is called. Whatever a client is made for, its
+// goroutines keep the mark.
+func label(side string) func() {
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("side", side)))
+	return func() { pprof.SetGoroutineLabels(context.Background()) }
+}
+
 // metered adds what a side takes to its cost.
-func (e *env) metered(side bench.Side, traffic *bench.Traffic, sum *bench.Cost) bench.Side {
+func (e *env) metered(name string, side bench.Side, traffic *bench.Traffic, sum *bench.Cost) bench.Side {
 	*sum = bench.Cost{}
 	return func(ctx context.Context) (bench.Sample, error) {
+		defer label(name)()
 		traffic.Take()
 		began := e.cpu()
 		s, err := side(ctx)

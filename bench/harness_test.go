@@ -107,6 +107,7 @@ func (e *env) opts() []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(e.addr)} }
 // client returns a client that is closed at the end of the row.
 func (e *env) client(opts ...kgo.Opt) *kgo.Client {
 	e.Helper()
+	defer label(rawSide)()
 	cl, err := kgo.NewClient(append(e.opts(), opts...)...)
 	if err != nil {
 		e.Fatal(err)
@@ -158,6 +159,7 @@ func (e *env) stream(change func(*kafka.Config), sinks ...string) pipeline {
 	if change != nil {
 		change(&cfg)
 	}
+	defer label(ourSide)()
 	s, err := kafka.Open(e.Context(), cfg)
 	if err != nil {
 		e.Fatal(err)
@@ -187,6 +189,7 @@ func (e *env) close(c interface{ Close(context.Context) error }) {
 // commits returns the producer of a stream.
 func (e *env) commits(s flusso.Stream) flusso.Producer[flusso.Commit] {
 	e.Helper()
+	defer label(ourSide)()
 	p, err := s.Commits(e.Context())
 	if err != nil {
 		e.Fatal(err)
@@ -207,6 +210,7 @@ func (e *env) lane(s flusso.Stream, sink string) flusso.Lane[flusso.LaneItem] {
 // consumer attaches to a lane.
 func (e *env) consumer(s flusso.Stream, sink string) flusso.Consumer[flusso.LaneItem] {
 	e.Helper()
+	defer label(ourSide)()
 	c, err := e.lane(s, sink).Consumer(e.Context())
 	if err != nil {
 		e.Fatal(err)
@@ -262,7 +266,7 @@ func (e *env) calibrate(sides ...func(n int) time.Duration) int {
 // interleave measures a comparison of the row.
 func (e *env) interleave(ours, beside bench.Side) bench.Pairs {
 	e.Helper()
-	ours, beside = e.metered(ours, &e.our, &e.costs.ours), e.metered(beside, &e.raw, &e.costs.beside)
+	ours, beside = e.metered(ourSide, ours, &e.our, &e.costs.ours), e.metered(rawSide, beside, &e.raw, &e.costs.beside)
 	p, err := bench.Interleave(e.Context(), e.warmups, e.pairs, ours, beside)
 	if err != nil {
 		e.Fatal(err)
