@@ -3,6 +3,7 @@ package topics_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -432,7 +433,7 @@ func TestEnsureRaces(t *testing.T) {
 	bubble(t, func(ctx context.Context, t *testing.T) {
 		f := open(t, topics.Options{})
 		hold := f.Fault(t, kmsg.CreateTopics, kfaketest.Fault{Mode: kfaketest.Hang, Match: func(r kmsg.Request) bool {
-			return r.(*kmsg.CreateTopicsRequest).Topics[0].Topic == lane
+			return slices.ContainsFunc(r.(*kmsg.CreateTopicsRequest).Topics, func(t kmsg.CreateTopicsRequestTopic) bool { return t.Topic == lane })
 		}})
 		slow := make(chan error, 1)
 		go func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,26 +20,30 @@ type Applied struct {
 	Err    error // nil: done
 }
 
-// Apply carries changes out in order: it creates topics and alters settings,
-// and never deletes or shrinks. A change that fails does not stop the others;
-// the error joins theirs. A topic that somebody else created meanwhile is not
-// an error: verify afterwards. After ctx ends the outcome of the change under
-// way is unknown; planning again tells.
+// Apply carries changes out in order, many topics with one request: it creates
+// topics and alters settings, and never deletes or shrinks. A change that fails
+// does not stop the others; the error joins theirs. A topic that somebody else
+// created meanwhile is not an error: verify afterwards. After ctx ends the
+// outcome of the changes under way is unknown; planning again tells.
 func (a *Admin) Apply(ctx context.Context, changes []Change) ([]Applied, error) {
 	applied := make([]Applied, 0, len(changes))
 	var errs []error
-	for _, c := range changes {
-		var err error
-		switch c.Kind {
+	for len(changes) > 0 {
+		some := changes[:alike(changes)]
+		changes = changes[len(some):]
+		var each []error
+		switch some[0].Kind {
 		case Create:
-			err = a.create(ctx, c)
+			each = a.create(ctx, some)
 		case Set:
-			err = a.set(ctx, c.Topic, c.Settings)
+			each = a.set(ctx, some)
 		default:
-			err = fmt.Errorf("change topic %s: unknown change %q", c.Topic, c.Kind)
+			each = slices.Repeat([]error{fmt.Errorf("change topic %s: unknown change %q", some[0].Topic, some[0].Kind)}, len(some))
 		}
-		applied = append(applied, Applied{c, err})
-		errs = append(errs, err)
+		for i, c := range some {
+			applied = append(applied, Applied{c, each[i]})
+		}
+		errs = append(errs, each...)
 		if ctx.Err() != nil {
 			break
 		}
@@ -46,75 +51,122 @@ func (a *Admin) Apply(ctx context.Context, changes []Change) ([]Applied, error) 
 	return applied, errors.Join(errs...)
 }
 
+// together bounds the topics of one request: a topic and its settings are a
+// dozen records of the cluster's metadata, and Apache Kafka refuses requests
+// that make more than 10,000.
+const together = 100
+
+// alike returns how many of the first changes may go in one request: those of
+// one kind, each of another topic.
+func alike(changes []Change) int {
+	seen := make(map[string]bool, together)
+	for i, c := range changes {
+		if c.Kind != changes[0].Kind || seen[c.Topic] || i == together {
+			return i
+		}
+		seen[c.Topic] = true
+	}
+	return len(changes)
+}
+
 // requestTimeout is how long a broker may take for a change. It answers
 // before that, or the context ends.
 const requestTimeout = 15 * time.Second
 
-func (a *Admin) create(ctx context.Context, c Change) error {
-	op := "create topic " + c.Topic
+// create returns what became of each creation.
+func (a *Admin) create(ctx context.Context, changes []Change) []error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = int32(requestTimeout.Milliseconds())
-	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic = c.Topic
-	t.NumPartitions = 1
-	t.ReplicationFactor = -1
-	if c.ReplicationFactor > 0 {
-		t.ReplicationFactor = int16(c.ReplicationFactor)
-	}
-	for _, s := range c.Settings {
-		config := kmsg.NewCreateTopicsRequestTopicConfig()
-		config.Name, config.Value = s.Name, new(s.Want)
-		t.Configs = append(t.Configs, config)
-	}
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, a.cl)
-	if err != nil {
-		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Create", c.Topic))
-	}
-	if len(resp.Topics) != 1 {
-		return kafkaerr.Wrap(op, errNoAnswer)
-	}
-	if err := answer(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); err != nil {
-		if errors.Is(err, kerr.TopicAlreadyExists) {
-			return nil
+	for _, c := range changes {
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic = c.Topic
+		t.NumPartitions = 1
+		t.ReplicationFactor = -1
+		if c.ReplicationFactor > 0 {
+			t.ReplicationFactor = int16(c.ReplicationFactor)
 		}
-		return kafkaerr.Wrap(op, err, kafkaerr.OnTopic("Create", c.Topic))
+		for _, s := range c.Settings {
+			config := kmsg.NewCreateTopicsRequestTopicConfig()
+			config.Name, config.Value = s.Name, new(s.Want)
+			t.Configs = append(t.Configs, config)
+		}
+		req.Topics = append(req.Topics, t)
 	}
-	if c.ReplicationFactor > 0 {
-		return nil
-	}
-	// The broker chose the replication factor, and says which only now.
-	return a.setMinInsync(ctx, c.Topic, int(resp.Topics[0].ReplicationFactor))
-}
-
-func (a *Admin) setMinInsync(ctx context.Context, topic string, replicas int) error {
-	if replicas <= 0 {
-		return nil // not told: Ensure and Verify find out
-	}
-	return a.set(ctx, topic, []Setting{{Name: MinInsync, Want: strconv.Itoa(minInsync(replicas))}})
-}
-
-func (a *Admin) set(ctx context.Context, topic string, settings []Setting) error {
-	op := "alter settings of topic " + topic
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	r := kmsg.NewIncrementalAlterConfigsRequestResource()
-	r.ResourceType = kmsg.ConfigResourceTypeTopic
-	r.ResourceName = topic
-	for _, s := range settings {
-		config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		config.Op = kmsg.IncrementalAlterConfigOpSet
-		config.Name, config.Value = s.Name, new(s.Want)
-		r.Configs = append(r.Configs, config)
-	}
-	req.Resources = append(req.Resources, r)
 	resp, err := req.RequestWith(ctx, a.cl)
-	if err != nil {
-		return kafkaerr.Wrap(op, err)
+	errs := make([]error, len(changes))
+	var chosen []Change // the broker chose the replication factor, and says which only now
+	var at []int        // where they are among changes
+	for i, c := range changes {
+		var t *kmsg.CreateTopicsResponseTopic
+		err := err
+		if err == nil {
+			t, err = created(resp, c.Topic)
+		}
+		switch {
+		case errors.Is(err, kerr.TopicAlreadyExists):
+		case err != nil:
+			errs[i] = kafkaerr.Wrap("create topic "+c.Topic, err, kafkaerr.OnTopic("Create", c.Topic))
+		case c.ReplicationFactor <= 0 && t.ReplicationFactor > 0: // where it is not told, Ensure and Verify find out
+			chosen, at = append(chosen, Change{
+				Kind: Set, Topic: c.Topic,
+				Settings: []Setting{{Name: MinInsync, Want: strconv.Itoa(minInsync(int(t.ReplicationFactor)))}},
+			}), append(at, i)
+		}
 	}
-	if len(resp.Resources) != 1 {
-		return kafkaerr.Wrap(op, errNoAnswer)
+	if len(chosen) > 0 {
+		for i, err := range a.set(ctx, chosen) {
+			errs[at[i]] = err
+		}
 	}
-	return kafkaerr.Wrap(op, answer(resp.Resources[0].ErrorCode, resp.Resources[0].ErrorMessage), kafkaerr.OnTopic("AlterConfigs", topic))
+	return errs
+}
+
+// created finds what a broker says of one of the topics that it was to create.
+func created(resp *kmsg.CreateTopicsResponse, topic string) (*kmsg.CreateTopicsResponseTopic, error) {
+	for i := range resp.Topics {
+		if t := &resp.Topics[i]; t.Topic == topic {
+			return t, answer(t.ErrorCode, t.ErrorMessage)
+		}
+	}
+	return nil, errNoAnswer
+}
+
+// set returns what became of each change of settings.
+func (a *Admin) set(ctx context.Context, changes []Change) []error {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	for _, c := range changes {
+		r := kmsg.NewIncrementalAlterConfigsRequestResource()
+		r.ResourceType = kmsg.ConfigResourceTypeTopic
+		r.ResourceName = c.Topic
+		for _, s := range c.Settings {
+			config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+			config.Op = kmsg.IncrementalAlterConfigOpSet
+			config.Name, config.Value = s.Name, new(s.Want)
+			r.Configs = append(r.Configs, config)
+		}
+		req.Resources = append(req.Resources, r)
+	}
+	resp, err := req.RequestWith(ctx, a.cl)
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		err := err
+		if err == nil {
+			err = altered(resp, c.Topic)
+		}
+		errs[i] = kafkaerr.Wrap("alter settings of topic "+c.Topic, err, kafkaerr.OnTopic("AlterConfigs", c.Topic))
+	}
+	return errs
+}
+
+// altered returns what a broker says of one of the topics whose settings it was
+// to alter.
+func altered(resp *kmsg.IncrementalAlterConfigsResponse, topic string) error {
+	for i := range resp.Resources {
+		if r := &resp.Resources[i]; r.ResourceName == topic {
+			return answer(r.ErrorCode, r.ErrorMessage)
+		}
+	}
+	return errNoAnswer
 }
 
 // answer returns the error of a code with the broker's own words.
