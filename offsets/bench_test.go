@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -92,6 +93,44 @@ func BenchmarkOffsetOfCold(b *testing.B) {
 				must(offsets.New(cl).OffsetOf(b.Context(), s.lane, 1+flusso.Position(rnd.IntN(n))))(b)
 			}
 			reportFetches(b, requests)
+		})
+	}
+}
+
+// BenchmarkFloors is a look at all lanes while every commit is ours, and raw
+// the request that it makes, by hand.
+func BenchmarkFloors(b *testing.B) {
+	for _, n := range []int{1, 100, 1000} {
+		lanes := make([]topics.Lane, n)
+		names := make([]string, n)
+		for i := range lanes {
+			lanes[i] = newLane(b, fmt.Sprintf("s%04d", i))
+			names[i] = lanes[i].Topic()
+		}
+		c := newCluster(b, kfake.SeedTopics(1, names...))
+		st, cl := offsets.New(c.Client(b)), c.Client(b)
+		ids := must(st.Ends(within(b), lanes))(b)
+		req := kmsg.NewPtrOffsetFetchRequest()
+		for _, l := range lanes {
+			meta := wire.Metadata{Offset: 8, Through: 100, Sequence: 3, Epoch: 1, TopicID: ids[l].TopicID, Incarnation: inc}
+			commit(b, c, l.Group(), l, 8, wire.FormatMetadata(meta))
+			g := kmsg.NewOffsetFetchRequestGroup()
+			t := kmsg.NewOffsetFetchRequestGroupTopic()
+			t.Topic, t.TopicID, t.Partitions = l.Topic(), ids[l].TopicID, []int32{0}
+			g.Group, g.Topics = l.Group(), append(g.Topics, t)
+			req.Groups = append(req.Groups, g)
+		}
+		b.Run(fmt.Sprintf("lanes=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(st.Floors(b.Context(), newPipeline(b), inc, lanes))(b)
+			}
+		})
+		b.Run(fmt.Sprintf("raw=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(cl.Broker(0).Request(b.Context(), req))(b)
+			}
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -67,11 +66,8 @@ func (s *Store) Commits(ctx context.Context, lanes []topics.Lane) (map[topics.La
 	if err != nil {
 		return each(lanes, noCommit(err)), err
 	}
-	out := make(map[topics.Lane]Commit, len(lanes))
-	for _, l := range lanes {
-		out[l] = got[want{l.Group(), l}]
-	}
-	s.remember(out)
+	s.remember(lanes, got)
+	out := byLane(lanes, got)
 	return out, everyErr(lanes, out, commitErr)
 }
 
@@ -83,10 +79,7 @@ func (s *Store) Mirror(ctx context.Context, p topics.Pipeline, lanes []topics.La
 	if err != nil {
 		return each(lanes, noCommit(err)), err
 	}
-	out := make(map[topics.Lane]Commit, len(lanes))
-	for _, l := range lanes {
-		out[l] = got[want{p.IngestGroup(), l}]
-	}
+	out := byLane(lanes, got)
 	return out, everyErr(lanes, out, commitErr)
 }
 
@@ -100,41 +93,70 @@ func commitErr(c Commit) error {
 // want is one offset to fetch.
 type want struct {
 	group string
+	topic string
 	lane  topics.Lane
 }
 
 func sinkWants(lanes []topics.Lane) []want {
 	wants := make([]want, len(lanes))
 	for i, l := range lanes {
-		wants[i] = want{l.Group(), l}
+		wants[i] = want{l.Group(), l.Topic(), l}
 	}
 	return wants
 }
 
 func mirrorWants(p topics.Pipeline, lanes []topics.Lane) []want {
 	wants := make([]want, len(lanes))
+	group := p.IngestGroup()
 	for i, l := range lanes {
-		wants[i] = want{p.IngestGroup(), l}
+		wants[i] = want{group, l.Topic(), l}
 	}
 	return wants
 }
 
-// remember keeps commits for [Store.PositionAt] and marks them in the indexes.
-func (s *Store) remember(commits map[topics.Lane]Commit) {
-	for l, c := range commits {
-		if c.State == Present {
-			s.Index(l).Mark(c.Offset)
-		}
+// byLane returns values by the lanes that they are of.
+func byLane[V any](lanes []topics.Lane, values []V) map[topics.Lane]V {
+	out := make(map[topics.Lane]V, len(lanes))
+	for i, l := range lanes {
+		out[l] = values[i]
 	}
+	return out
+}
+
+// remember keeps commits of lanes for [Store.PositionAt] and marks them in the
+// indexes.
+func (s *Store) remember(lanes []topics.Lane, commits []Commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for l, c := range commits {
-		if c.Own() {
+	for i, l := range lanes {
+		c := commits[i]
+		if c.State == Failed {
+			continue
+		}
+		last, known := s.commits[l]
+		if c.State == Present && (!known || last.Offset != c.Offset) {
+			s.index(l).Mark(c.Offset)
+		}
+		switch {
+		case c.Own():
 			s.commits[l] = c
-		} else if c.State != Failed {
+		case known:
 			delete(s.commits, l)
 		}
 	}
+}
+
+// ours tells the lanes whose commit was ours when it was last read from the
+// others, in their order.
+func (s *Store) ours(lanes []topics.Lane) (others []topics.Lane, at []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, l := range lanes {
+		if _, ours := s.commits[l]; !ours {
+			others, at = append(others, l), append(at, i)
+		}
+	}
+	return others, at
 }
 
 func missing() Commit {
@@ -142,8 +164,8 @@ func missing() Commit {
 }
 
 func failed(w want, err error) Commit {
-	op := fmt.Sprintf("fetch offset of group %s in topic %s", w.group, w.lane.Topic())
-	return noCommit(kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", w.group), kafkaerr.OnTopic("Describe", w.lane.Topic())))
+	op := fmt.Sprintf("fetch offset of group %s in topic %s", w.group, w.topic)
+	return noCommit(kafkaerr.Wrap(op, err, kafkaerr.OnGroup("Describe", w.group), kafkaerr.OnTopic("Describe", w.topic)))
 }
 
 func noCommit(err error) Commit {
@@ -167,19 +189,30 @@ func newCommit(w want, p *kmsg.OffsetFetchResponseGroupTopicPartition) Commit {
 	return c
 }
 
+// question is a want that is not answered yet.
+type question struct {
+	want
+	at int // among the wants
+	id identity
+}
+
 // fetchOffsets asks for the offsets, all those of one coordinator in one
-// request. It goes past kgo's sharding of OffsetFetch, which looks up topics
-// of the answer under the client's context instead of ours.
-func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit, error) {
-	out := make(map[want]Commit, len(wants))
+// request, and returns them in the order of wants. Wants of one group must
+// follow each other. It goes past kgo's sharding of OffsetFetch, which looks up
+// topics of the answer under the client's context instead of ours.
+func (s *Store) fetchOffsets(ctx context.Context, wants []want) ([]Commit, error) {
+	out := make([]Commit, len(wants))
 	age := identityAge
-	pending := wants
+	pending := make([]question, len(wants))
+	for i, w := range wants {
+		pending[i] = question{want: w, at: i}
+	}
 	for n := 0; len(pending) > 0; n++ {
 		if n > 0 && backoff(ctx, n) != nil {
 			break // each has its error already
 		}
 		began := time.Now()
-		ids, err := s.identify(ctx, lanesOf(pending), age)
+		ids, err := s.identifyEach(ctx, lanesOf(pending), age)
 		if err != nil {
 			return nil, err
 		}
@@ -187,45 +220,44 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 		if err != nil {
 			return nil, err
 		}
-		byNode := make(map[int32][]want)
-		for _, w := range pending {
-			id := ids[w.lane]
-			switch c := nodes[w.group]; {
-			case kafkaerr.Classify(id.err) == kafkaerr.Missing:
-				out[w] = missing() // offsets go with their topic
-			case id.err != nil && id.id == [16]byte{}:
-				out[w] = failed(w, id.err)
+		byNode := make(map[int32][]question)
+		var c coordinator
+		for i := range pending {
+			q := &pending[i]
+			q.id = ids[i]
+			if i == 0 || q.group != pending[i-1].group {
+				c = nodes[q.group]
+			}
+			switch {
+			case q.id.err != nil && kafkaerr.Classify(q.id.err) == kafkaerr.Missing:
+				out[q.at] = missing() // offsets go with their topic
+			case q.id.err != nil && q.id.id == [16]byte{}:
+				out[q.at] = failed(q.want, q.id.err)
 			case c.err != nil:
-				out[w] = failed(w, c.err)
+				out[q.at] = failed(q.want, c.err)
 			default:
-				byNode[c.node] = append(byNode[c.node], w)
+				if byNode[c.node] == nil {
+					byNode[c.node] = make([]question, 0, len(pending)-i)
+				}
+				byNode[c.node] = append(byNode[c.node], *q)
 			}
 		}
-		var (
-			wg sync.WaitGroup
-			mu sync.Mutex
-		)
-		for node, ws := range byNode {
-			wg.Go(func() {
-				got := s.offsetFetch(ctx, node, ws, ids)
-				mu.Lock()
-				defer mu.Unlock()
-				maps.Copy(out, got)
-			})
+		var wg sync.WaitGroup
+		for node, qs := range byNode {
+			wg.Go(func() { s.offsetFetch(ctx, node, qs, out) }) // each answers its own
 		}
 		wg.Wait()
-		var left, doubted []want
-		for _, w := range pending {
-			id := ids[w.lane]
-			switch c := out[w]; {
+		var left, doubted []question
+		for _, q := range pending {
+			switch c := &out[q.at]; {
 			case n+1 >= attempts || ctx.Err() != nil:
-			case c.State == Failed && s.retryGroup(w.group, c.Err):
-				left = append(left, w)
-			case c.State == Missing && id.err == nil && id.at.Before(began):
-				doubted = append(doubted, w)
+			case c.State == Failed && s.retryGroup(q.group, c.Err):
+				left = append(left, q)
+			case c.State == Missing && q.id.err == nil && q.id.at.Before(began):
+				doubted = append(doubted, q)
 			}
 		}
-		recreated, err := s.recreated(ctx, doubted, ids)
+		recreated, err := s.recreated(ctx, doubted)
 		if err != nil {
 			return nil, err
 		}
@@ -234,114 +266,164 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) (map[want]Commit
 	return out, nil //nolint:nilerr // each offset has its own error
 }
 
-// recreated returns those of wants whose lane has another topic ID than the
-// one that was asked for: "no offset" was the answer to an ID that is gone.
-func (s *Store) recreated(ctx context.Context, wants []want, asked map[topics.Lane]identity) ([]want, error) {
-	if len(wants) == 0 {
+// recreated returns those of the questions whose lane has another topic ID than
+// the one that was asked for: "no offset" was the answer to an ID that is gone.
+func (s *Store) recreated(ctx context.Context, qs []question) ([]question, error) {
+	if len(qs) == 0 {
 		return nil, nil
 	}
-	ids, err := s.identify(ctx, lanesOf(wants), 0)
+	ids, err := s.identifyEach(ctx, lanesOf(qs), 0)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(wants, func(w want) bool {
-		return ids[w.lane].err != nil || ids[w.lane].id == asked[w.lane].id
-	}), nil
+	var out []question
+	for i, q := range qs {
+		if ids[i].err == nil && ids[i].id != q.id.id {
+			out = append(out, q)
+		}
+	}
+	return out, nil
 }
 
 // doubtAge is how old a topic ID may be to be believed when a commit is judged
 // not to be ours.
 const doubtAge = time.Second
 
-func lanesOf(wants []want) []topics.Lane {
-	lanes := make([]topics.Lane, len(wants))
-	for i, w := range wants {
-		lanes[i] = w.lane
+func lanesOf(qs []question) []topics.Lane {
+	lanes := make([]topics.Lane, len(qs))
+	for i := range qs {
+		lanes[i] = qs[i].lane
 	}
-	return unique(lanes)
+	return lanes
 }
 
-func groupsOf(wants []want) []string {
-	groups := make([]string, len(wants))
-	for i, w := range wants {
-		groups[i] = w.group
+// groupsOf returns the groups in the order in which they are asked about.
+func groupsOf(qs []question) []string {
+	groups := make([]string, 0, len(qs))
+	for i := range qs {
+		if i == 0 || qs[i].group != qs[i-1].group {
+			groups = append(groups, qs[i].group)
+		}
 	}
-	slices.Sort(groups)
-	return slices.Compact(groups)
+	return groups
 }
 
-// offsetFetch asks one coordinator once.
-func (s *Store) offsetFetch(ctx context.Context, node int32, wants []want, ids map[topics.Lane]identity) map[want]Commit {
-	out := make(map[want]Commit, len(wants))
+var partitionZero = []int32{0}
+
+// offsetFetch asks one coordinator once and puts the answers where they belong.
+func (s *Store) offsetFetch(ctx context.Context, node int32, qs []question, out []Commit) {
 	req := kmsg.NewPtrOffsetFetchRequest()
-	at := make(map[string]int)
-	for _, w := range wants {
-		i, ok := at[w.group]
-		if !ok {
-			i = len(req.Groups)
-			at[w.group] = i
+	req.Groups = make([]kmsg.OffsetFetchRequestGroup, 0, len(qs))
+	slab := make([]kmsg.OffsetFetchRequestGroupTopic, len(qs))
+	for i := range qs {
+		q := &qs[i]
+		slab[i] = kmsg.NewOffsetFetchRequestGroupTopic()
+		slab[i].Topic, slab[i].TopicID, slab[i].Partitions = q.topic, q.id.id, partitionZero
+		if i == 0 || q.group != qs[i-1].group {
 			g := kmsg.NewOffsetFetchRequestGroup()
-			g.Group = w.group
+			g.Group, g.Topics = q.group, slab[i:i]
 			req.Groups = append(req.Groups, g)
 		}
-		t := kmsg.NewOffsetFetchRequestGroupTopic()
-		t.Topic, t.TopicID, t.Partitions = w.lane.Topic(), ids[w.lane].id, []int32{0}
-		req.Groups[i].Topics = append(req.Groups[i].Topics, t)
+		g := &req.Groups[len(req.Groups)-1]
+		g.Topics = g.Topics[:len(g.Topics)+1]
 	}
 	kresp, err := s.cl.Broker(int(node)).Request(ctx, req)
 	if err != nil {
-		for _, w := range wants {
-			out[w] = failed(w, err)
+		for _, q := range qs {
+			out[q.at] = failed(q.want, err)
 		}
-		return out
+		return
 	}
 	resp := kresp.(*kmsg.OffsetFetchResponse)
-	type key struct {
-		group string
-		topic string
-		id    [16]byte
+	all := kerr.ErrorForCode(resp.ErrorCode)
+	if resp.Version < 8 {
+		all = kerr.UnsupportedVersion // no batches before Kafka 3.0
 	}
-	byID := resp.Version >= 10
-	partitions := make(map[key]*kmsg.OffsetFetchResponseGroupTopicPartition)
-	groupErrs := make(map[string]error, len(resp.Groups))
-	for i := range resp.Groups {
-		g := &resp.Groups[i]
-		groupErrs[g.Group] = kerr.ErrorForCode(g.ErrorCode)
-		for j := range g.Topics {
-			k := key{group: g.Group, topic: g.Topics[j].Topic}
-			if byID {
-				k = key{group: g.Group, id: g.Topics[j].TopicID}
-			}
-			for p := range g.Topics[j].Partitions {
-				partitions[k] = &g.Topics[j].Partitions[p]
+	a := offsetAnswers{resp: resp}
+	var g *kmsg.OffsetFetchResponseGroup
+	var gerr error
+	group, topic := -1, 0 // of the request
+	for i := range qs {
+		q := &qs[i]
+		if topic++; i == 0 || q.group != qs[i-1].group {
+			group, topic = group+1, 0
+			if g = a.group(q.group, group); g != nil {
+				gerr = kerr.ErrorForCode(g.ErrorCode)
 			}
 		}
-	}
-	for _, w := range wants {
-		k := key{group: w.group, topic: w.lane.Topic()}
-		if byID {
-			k = key{group: w.group, id: ids[w.lane].id}
-		}
-		gerr, answered := groupErrs[w.group]
-		p := partitions[k]
 		switch {
-		case resp.Version < 8:
-			out[w] = failed(w, kerr.UnsupportedVersion) // no batches before Kafka 3.0
+		case all != nil:
+			out[q.at] = failed(q.want, all)
+		case g == nil:
+			out[q.at] = failed(q.want, errShort)
 		case errors.Is(gerr, kerr.GroupIDNotFound):
-			out[w] = missing()
+			out[q.at] = missing()
 		case gerr != nil:
-			out[w] = failed(w, gerr)
-		case kerr.ErrorForCode(resp.ErrorCode) != nil:
-			out[w] = failed(w, kerr.ErrorForCode(resp.ErrorCode))
-		case !answered:
-			out[w] = failed(w, errShort)
-		case p == nil:
-			out[w] = missing()
+			out[q.at] = failed(q.want, gerr)
 		default:
-			out[w] = newCommit(w, p)
+			if p := a.partition(g, q, topic); p != nil {
+				out[q.at] = newCommit(q.want, p)
+			} else {
+				out[q.at] = missing()
+			}
 		}
 	}
-	return out
+}
+
+// offsetAnswers finds answers in a response, which as a rule has them in the
+// order of the request.
+type offsetAnswers struct {
+	resp   *kmsg.OffsetFetchResponse
+	groups map[string]*kmsg.OffsetFetchResponseGroup // made when the order is another
+	of     *kmsg.OffsetFetchResponseGroup            // the group that topics are of
+	topics map[topicKey]*kmsg.OffsetFetchResponseGroupTopic
+}
+
+type topicKey struct {
+	name string
+	id   [16]byte
+}
+
+// group returns the answer for a group that was asked about as the nth, nil for none.
+func (a *offsetAnswers) group(name string, n int) *kmsg.OffsetFetchResponseGroup {
+	if gs := a.resp.Groups; n < len(gs) && gs[n].Group == name {
+		return &gs[n]
+	}
+	if a.groups == nil {
+		a.groups = make(map[string]*kmsg.OffsetFetchResponseGroup, len(a.resp.Groups))
+		for i := range a.resp.Groups {
+			a.groups[a.resp.Groups[i].Group] = &a.resp.Groups[i]
+		}
+	}
+	return a.groups[name]
+}
+
+// partition returns the answer for the topic that a group was asked about as
+// the nth, nil for none.
+func (a *offsetAnswers) partition(g *kmsg.OffsetFetchResponseGroup, q *question, n int) *kmsg.OffsetFetchResponseGroupTopicPartition {
+	keyOf := func(name string, id [16]byte) topicKey {
+		if a.resp.Version >= 10 {
+			return topicKey{id: id}
+		}
+		return topicKey{name: name}
+	}
+	key := keyOf(q.topic, q.id.id)
+	var t *kmsg.OffsetFetchResponseGroupTopic
+	if n < len(g.Topics) && keyOf(g.Topics[n].Topic, g.Topics[n].TopicID) == key {
+		t = &g.Topics[n]
+	} else {
+		if a.of != g {
+			a.of, a.topics = g, make(map[topicKey]*kmsg.OffsetFetchResponseGroupTopic, len(g.Topics))
+			for i := range g.Topics {
+				a.topics[keyOf(g.Topics[i].Topic, g.Topics[i].TopicID)] = &g.Topics[i]
+			}
+		}
+		t = a.topics[key]
+	}
+	if t == nil || len(t.Partitions) == 0 {
+		return nil
+	}
+	return &t.Partitions[len(t.Partitions)-1]
 }
 
 // errShort: a broker answered less than it was asked.
@@ -374,6 +456,9 @@ func (s *Store) coordinatorsOf(ctx context.Context, groups []string) (map[string
 	var ask []string
 	s.mu.Lock()
 	for _, g := range groups {
+		if _, ok := out[g]; ok {
+			continue
+		}
 		if node, ok := s.coordinators[g]; ok {
 			out[g] = coordinator{node: node}
 		} else {
@@ -384,6 +469,8 @@ func (s *Store) coordinatorsOf(ctx context.Context, groups []string) (map[string
 	if len(ask) == 0 {
 		return out, nil
 	}
+	slices.Sort(ask)
+	ask = slices.Compact(ask)
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType = 0
 	req.CoordinatorKeys = ask

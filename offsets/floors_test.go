@@ -79,6 +79,17 @@ func TestC5_RequestsPerWatermark(t *testing.T) {
 		t.Errorf("watermark of one lane: got requests %v", got)
 	}
 
+	// A commit that is ours no more is held against the mirror, in the same look.
+	commit(t, c, lanes[7].Group(), lanes[7], 9, "a tool")
+	requests.take()
+	f := must(st.Floors(within(t), p, inc, lanes))(t)[7]
+	if f.State != flusso.FloorUnverified || !strings.Contains(f.Detail, "ahead of offset 8") {
+		t.Errorf("a foreign commit: got %+v, want it unverified, ahead of what the mirror has", f)
+	}
+	if got := requests.take(); got[kmsg.OffsetFetch] != brokers+1 {
+		t.Errorf("a foreign commit: got requests %v, want one for each coordinator and one for the mirror", got)
+	}
+
 	cold := offsets.New(c.Client(t))
 	requests.take()
 	must(cold.Floors(within(t), p, inc, lanes))(t)

@@ -37,15 +37,25 @@ type place struct {
 // one Metadata request for those it does not know. A lane's own failure is in
 // its identity.
 func (s *Store) identify(ctx context.Context, lanes []topics.Lane, age time.Duration) (map[topics.Lane]identity, error) {
-	out := make(map[topics.Lane]identity, len(lanes))
+	ids, err := s.identifyEach(ctx, lanes, age)
+	if err != nil {
+		return nil, err
+	}
+	return byLane(lanes, ids), nil
+}
+
+// identifyEach is identify in the order of lanes.
+func (s *Store) identifyEach(ctx context.Context, lanes []topics.Lane, age time.Duration) ([]identity, error) {
+	out := make([]identity, len(lanes))
 	var ask []topics.Lane
+	var at []int // where they are among the lanes
 	now := time.Now()
 	s.mu.Lock()
-	for _, l := range lanes {
-		if known, ok := s.identities[l.Topic()]; ok && known.err == nil && now.Sub(known.at) < age {
-			out[l] = known
+	for i, l := range lanes {
+		if known, ok := s.identities[l]; ok && known.err == nil && now.Sub(known.at) < age {
+			out[i] = known
 		} else {
-			ask = append(ask, l)
+			ask, at = append(ask, l), append(at, i)
 		}
 	}
 	s.mu.Unlock()
@@ -53,7 +63,7 @@ func (s *Store) identify(ctx context.Context, lanes []topics.Lane, age time.Dura
 		return out, nil
 	}
 	req := kmsg.NewPtrMetadataRequest()
-	for _, l := range ask {
+	for _, l := range unique(ask) {
 		t := kmsg.NewMetadataRequestTopic()
 		t.Topic = new(l.Topic())
 		req.Topics = append(req.Topics, t)
@@ -73,17 +83,17 @@ func (s *Store) identify(ctx context.Context, lanes []topics.Lane, age time.Dura
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range ask {
+	for i, l := range ask {
 		id, ok := got[l.Topic()]
 		if !ok {
 			id = identity{err: kafkaerr.Wrap("look up topic "+l.Topic(), kerr.UnknownTopicOrPartition)}
 		}
 		if id.err == nil {
-			s.identities[l.Topic()] = id
+			s.identities[l] = id
 		} else {
-			delete(s.identities, l.Topic())
+			delete(s.identities, l)
 		}
-		out[l] = id
+		out[at[i]] = id
 	}
 	return out, nil
 }

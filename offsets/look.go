@@ -51,7 +51,11 @@ func (k *Look) Lag(ctx context.Context) map[topics.Lane]Lag {
 
 // Floors returns the acked floor of each lane, as [Store.Floors] does.
 func (k *Look) Floors(ctx context.Context, incarnation string) ([]flusso.LaneFloor, error) {
-	return k.store.floors(ctx, k.began, incarnation, k.Lanes, k.Commits, k.Mirrors)
+	j := judgement{lanes: k.Lanes, commits: make([]Commit, len(k.Lanes)), mirrors: make([]Commit, len(k.Lanes))}
+	for i, l := range k.Lanes {
+		j.commits[i], j.mirrors[i] = k.Commits[l], k.Mirrors[l]
+	}
+	return k.store.floors(ctx, k.began, incarnation, j)
 }
 
 // Newest returns the lane of the item that was built last, or false where no
@@ -72,13 +76,8 @@ func (s *Store) fetchFloors(ctx context.Context, p topics.Pipeline, lanes []topi
 	if err != nil {
 		return nil, nil, err
 	}
-	commits = make(map[topics.Lane]Commit, len(lanes))
-	mirrors = make(map[topics.Lane]Commit, len(lanes))
-	for _, l := range lanes {
-		commits[l], mirrors[l] = got[want{l.Group(), l}], got[want{p.IngestGroup(), l}]
-	}
-	s.remember(commits)
-	return commits, mirrors, nil
+	s.remember(lanes, got[:len(lanes)])
+	return byLane(lanes, got[:len(lanes)]), byLane(lanes, got[len(lanes):]), nil
 }
 
 // bySink returns lanes without repetitions, sorted by sink.
@@ -86,31 +85,6 @@ func bySink(lanes []topics.Lane) []topics.Lane {
 	lanes = unique(lanes)
 	slices.SortFunc(lanes, func(a, b topics.Lane) int { return strings.Compare(a.Sink, b.Sink) })
 	return lanes
-}
-
-// floors judges commits.
-func (s *Store) floors(
-	ctx context.Context, began time.Time, incarnation string, lanes []topics.Lane, commits, mirrors map[topics.Lane]Commit,
-) ([]flusso.LaneFloor, error) {
-	verdicts, err := s.judge(ctx, began, incarnation, lanes, commits, mirrors)
-	if err != nil {
-		return nil, err
-	}
-	var reads []*search
-	for _, l := range lanes {
-		if verdicts[l].Read {
-			reads = append(reads, below(l, commits[l].Offset, 1))
-		}
-	}
-	_ = s.run(ctx, identityAge, reads...) // each search has its error
-	for _, q := range reads {
-		verdicts[q.lane] = verdicts[q.lane].resolve(q, incarnation)
-	}
-	out := make([]flusso.LaneFloor, len(lanes))
-	for i, l := range lanes {
-		out[i] = verdicts[l].Floor(l.Sink)
-	}
-	return out, everyErr(lanes, commits, commitErr)
 }
 
 // resolve completes a verdict by what was read below the commit.

@@ -43,8 +43,8 @@ type Store struct {
 	cl *kgo.Client
 
 	mu           sync.Mutex
-	identities   map[string]identity // by topic
-	coordinators map[string]int32    // node by group
+	identities   map[topics.Lane]identity
+	coordinators map[string]int32 // node by group
 	indexes      map[topics.Lane]*Index
 	commits      map[topics.Lane]Commit // last one seen with our metadata
 }
@@ -54,7 +54,7 @@ type Store struct {
 func New(cl *kgo.Client) *Store {
 	return &Store{
 		cl:           cl,
-		identities:   make(map[string]identity),
+		identities:   make(map[topics.Lane]identity),
 		coordinators: make(map[string]int32),
 		indexes:      make(map[topics.Lane]*Index),
 		commits:      make(map[topics.Lane]Commit),
@@ -66,6 +66,11 @@ func New(cl *kgo.Client) *Store {
 func (s *Store) Index(lane topics.Lane) *Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.index(lane)
+}
+
+// index is Index for who holds mu.
+func (s *Store) index(lane topics.Lane) *Index {
 	x := s.indexes[lane]
 	if x == nil {
 		x = NewIndex()
