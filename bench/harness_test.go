@@ -32,6 +32,13 @@ type sizes struct {
 	backlog int           // batches behind a stalled sink
 	quiet   int           // batches of one measure on a quiet lane
 	rounds  int           // of each load of a curve
+
+	lanes       []int // how many, of what is asked about all lanes at once
+	behind      []int // batches behind a sink, of what must not depend on them
+	held        int64 // bytes behind a sink whose memory is measured, and of what they are made
+	heldBatch   int   // envelopes of a batch
+	heldSize    int   // bytes of a document
+	outstanding int   // deliveries of a sink that acks none
 }
 
 // full is what a table is made of.
@@ -39,6 +46,7 @@ func full() sizes {
 	return sizes{
 		pairs: 7, warmups: 1, size: 512, batch: 64, measure: 1500 * time.Millisecond,
 		pool: 64 << 20, backlog: 100_000, quiet: 250, rounds: 3,
+		lanes: []int{1, 100, 1000}, behind: []int{1e3, 1e4, 1e5, 1e6}, held: 10 << 30, heldBatch: 16, heldSize: 16 << 10, outstanding: 1e5,
 	}
 }
 
@@ -139,6 +147,9 @@ func (e *env) topics(n int) []string {
 	return names
 }
 
+// incarnation is the one of all sources.
+const incarnation = "bench"
+
 // pipeline is a stream of a pipeline of its own.
 type pipeline struct {
 	*kafka.Stream
@@ -153,7 +164,7 @@ func (p pipeline) group(sink string) string { return p.name + ".sink." + sink }
 func (e *env) stream(change func(*kafka.Config), sinks ...string) pipeline {
 	e.Helper()
 	cfg := kafka.Config{
-		Pipeline: e.name(), Sinks: sinks, Incarnation: "bench",
+		Pipeline: e.name(), Sinks: sinks, Incarnation: incarnation,
 		Client: e.ourOpts(), CreateTopics: true, TrimAfter: -1,
 	}
 	if change != nil {

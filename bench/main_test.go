@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -10,7 +11,18 @@ import (
 	"github.com/flusso/flusso-kafka/e2e/containers"
 )
 
-func TestMain(m *testing.M) { containers.Main(m) }
+// TestMain runs the tests, or one sink: the test binary is also the program of
+// the processes that it starts.
+func TestMain(m *testing.M) {
+	if text, is := os.LookupEnv(sinkVariable); is {
+		if err := runSink(text); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	containers.Main(m)
+}
 
 // The sizes of a run, and where its results go.
 var (
@@ -26,6 +38,7 @@ func init() {
 	flag.IntVar(&flags.batch, "bench.batch", flags.batch, "envelopes of a batch")
 	flag.DurationVar(&flags.measure, "bench.measure", flags.measure, "how long one measure of one side takes, about")
 	flag.IntVar(&flags.backlog, "bench.backlog", flags.backlog, "batches behind a stalled sink")
+	flag.Int64Var(&flags.held, "bench.held", flags.held, "bytes behind a stalled sink whose memory is measured")
 }
 
 // rows are all rows, in the order of the table.
@@ -38,6 +51,12 @@ var rows = []struct {
 	{"deliver", deliver},
 	{"stalled", stalled},
 	{"curve", curve},
+	{"watermark", watermark},
+	{"lag", lag},
+	{"start", start},
+	{"memory", memory},
+	{"channel", inProcess},
+	{"others", others},
 }
 
 // BenchmarkRows measures. A row is run once, whatever -benchtime says: alone by
