@@ -147,7 +147,8 @@ func gib(n int64) float64 { return float64(n) / (1 << 30) }
 type sinkProcess struct {
 	Broker, Pipeline, Sink string
 	Prefetch               int64
-	Take                   int // deliveries to take, and to ack none of them
+	Take                   int           // deliveries to take, and to ack none of them
+	Settle                 time.Duration // how long it must not have grown
 }
 
 // sinkVariable tells the test binary that it is such a process.
@@ -157,7 +158,7 @@ const sinkVariable = "FLUSSO_BENCH_SINK"
 // has had the time to fill, and returns the most memory that it had, in MiB.
 func (e *env) sink(p sinkProcess) float64 {
 	e.Helper()
-	p.Broker = e.addr
+	p.Broker, p.Settle = e.addr, min(e.measure, time.Second)
 	text, err := json.Marshal(p)
 	if err != nil {
 		e.Fatal(err)
@@ -200,6 +201,8 @@ func runSink(text string) error {
 	if err != nil {
 		return err
 	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
 	held := make([]flusso.Delivery[flusso.LaneItem], 0, p.Take)
 	for range p.Take {
 		d, err := c.Receive(ctx)
@@ -208,18 +211,18 @@ func runSink(text string) error {
 		}
 		held = append(held, d)
 	}
-	// Full is when nothing came for a second.
-	quiet, last := 0, int64(-1)
-	for tick := time.Tick(100 * time.Millisecond); quiet < 10; <-tick {
-		now, err := status("VmHWM")
-		if err != nil {
-			return err
-		}
-		if quiet++; now != last {
-			quiet, last = 0, now
+	// Full is when it has hardly grown for a while.
+	most, err := status("VmHWM")
+	for since := time.Now(); err == nil && time.Since(since) < p.Settle; <-tick.C {
+		var now int64
+		if now, err = status("VmHWM"); now > most+most/50 {
+			most, since = now, time.Now()
 		}
 	}
-	_, err = fmt.Fprintln(os.Stdout, last)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(os.Stdout, most)
 	runtime.KeepAlive(held)
 	return err
 }

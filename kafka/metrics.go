@@ -49,11 +49,13 @@ type metrics struct {
 	floor        *prometheus.GaugeVec
 	trims        *prometheus.CounterVec
 	maintenance  prometheus.Counter
+
+	lanes []laneGauges // in the order of sinks, which is that of a watermark's floors; the watermark reader's
 }
 
 func newMetrics(reg prometheus.Registerer, pipeline string, sinks []string) (*metrics, error) {
 	labels := prometheus.Labels{"pipeline": pipeline}
-	m := &metrics{registerer: reg}
+	m := &metrics{registerer: reg, lanes: make([]laneGauges, len(sinks))}
 	var errs []error
 	register := func(c prometheus.Collector) {
 		if reg == nil {
@@ -157,16 +159,44 @@ func (m *metrics) watermark(w flusso.Watermark) {
 	if w.Stale {
 		m.stale.Set(1)
 	}
-	for _, f := range w.Floors {
-		m.through.WithLabelValues(f.Sink).Set(float64(f.Through))
-		for _, state := range floorStates {
-			m.floor.WithLabelValues(f.Sink, string(state)).Set(0)
+	holders := w.Holders // sorted, as the floors are
+	for i := range w.Floors {
+		f := &w.Floors[i]
+		holds := len(holders) > 0 && holders[0] == f.Sink
+		if holds {
+			holders = holders[1:]
 		}
-		m.floor.WithLabelValues(f.Sink, string(f.State)).Set(1)
-		m.holder.WithLabelValues(f.Sink).Set(0)
+		m.lanes[i].show(m, f, holds)
 	}
-	for _, sink := range w.Holders {
-		m.holder.WithLabelValues(sink).Set(1)
+}
+
+// laneGauges are what a lane's gauges show. There are some for each state and
+// lane, and most show what they did at the look before.
+type laneGauges struct {
+	through flusso.Position
+	state   flusso.FloorState // empty before the first look
+	holds   bool
+}
+
+func (g *laneGauges) show(m *metrics, f *flusso.LaneFloor, holds bool) {
+	if g.through != f.Through {
+		g.through = f.Through
+		m.through.WithLabelValues(f.Sink).Set(float64(f.Through))
+	}
+	if g.state != f.State {
+		if g.state != "" {
+			m.floor.WithLabelValues(f.Sink, string(g.state)).Set(0)
+		}
+		g.state = f.State
+		m.floor.WithLabelValues(f.Sink, string(f.State)).Set(1)
+	}
+	if g.holds != holds {
+		g.holds = holds
+		value := 0.0
+		if holds {
+			value = 1
+		}
+		m.holder.WithLabelValues(f.Sink).Set(value)
 	}
 }
 

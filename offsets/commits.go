@@ -220,15 +220,15 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) ([]Commit, error
 		if err != nil {
 			return nil, err
 		}
-		byNode := make(map[int32][]question)
-		var c coordinator
+		byNode := make(map[int32][]int) // among the pending
+		group := -1
 		for i := range pending {
 			q := &pending[i]
 			q.id = ids[i]
 			if i == 0 || q.group != pending[i-1].group {
-				c = nodes[q.group]
+				group++
 			}
-			switch {
+			switch c := &nodes[group]; {
 			case q.id.err != nil && kafkaerr.Classify(q.id.err) == kafkaerr.Missing:
 				out[q.at] = missing() // offsets go with their topic
 			case q.id.err != nil && q.id.id == [16]byte{}:
@@ -236,25 +236,23 @@ func (s *Store) fetchOffsets(ctx context.Context, wants []want) ([]Commit, error
 			case c.err != nil:
 				out[q.at] = failed(q.want, c.err)
 			default:
-				if byNode[c.node] == nil {
-					byNode[c.node] = make([]question, 0, len(pending)-i)
-				}
-				byNode[c.node] = append(byNode[c.node], *q)
+				byNode[c.node] = append(byNode[c.node], i)
 			}
 		}
 		var wg sync.WaitGroup
-		for node, qs := range byNode {
-			wg.Go(func() { s.offsetFetch(ctx, node, qs, out) }) // each answers its own
+		for node, at := range byNode {
+			wg.Go(func() { s.offsetFetch(ctx, node, pending, at, out) }) // each answers its own
 		}
 		wg.Wait()
 		var left, doubted []question
-		for _, q := range pending {
+		for i := range pending {
+			q := &pending[i]
 			switch c := &out[q.at]; {
 			case n+1 >= attempts || ctx.Err() != nil:
 			case c.State == Failed && s.retryGroup(q.group, c.Err):
-				left = append(left, q)
+				left = append(left, *q)
 			case c.State == Missing && q.id.err == nil && q.id.at.Before(began):
-				doubted = append(doubted, q)
+				doubted = append(doubted, *q)
 			}
 		}
 		recreated, err := s.recreated(ctx, doubted)
@@ -310,16 +308,17 @@ func groupsOf(qs []question) []string {
 
 var partitionZero = []int32{0}
 
-// offsetFetch asks one coordinator once and puts the answers where they belong.
-func (s *Store) offsetFetch(ctx context.Context, node int32, qs []question, out []Commit) {
+// offsetFetch asks one coordinator once, about the questions at some places, and
+// puts the answers where they belong.
+func (s *Store) offsetFetch(ctx context.Context, node int32, qs []question, at []int, out []Commit) {
 	req := kmsg.NewPtrOffsetFetchRequest()
-	req.Groups = make([]kmsg.OffsetFetchRequestGroup, 0, len(qs))
-	slab := make([]kmsg.OffsetFetchRequestGroupTopic, len(qs))
-	for i := range qs {
-		q := &qs[i]
+	req.Groups = make([]kmsg.OffsetFetchRequestGroup, 0, len(at))
+	slab := make([]kmsg.OffsetFetchRequestGroupTopic, len(at))
+	for i := range at {
+		q := &qs[at[i]]
 		slab[i] = kmsg.NewOffsetFetchRequestGroupTopic()
 		slab[i].Topic, slab[i].TopicID, slab[i].Partitions = q.topic, q.id.id, partitionZero
-		if i == 0 || q.group != qs[i-1].group {
+		if i == 0 || q.group != qs[at[i-1]].group {
 			g := kmsg.NewOffsetFetchRequestGroup()
 			g.Group, g.Topics = q.group, slab[i:i]
 			req.Groups = append(req.Groups, g)
@@ -329,8 +328,8 @@ func (s *Store) offsetFetch(ctx context.Context, node int32, qs []question, out 
 	}
 	kresp, err := s.cl.Broker(int(node)).Request(ctx, req)
 	if err != nil {
-		for _, q := range qs {
-			out[q.at] = failed(q.want, err)
+		for _, i := range at {
+			out[qs[i].at] = failed(qs[i].want, err)
 		}
 		return
 	}
@@ -343,9 +342,9 @@ func (s *Store) offsetFetch(ctx context.Context, node int32, qs []question, out 
 	var g *kmsg.OffsetFetchResponseGroup
 	var gerr error
 	group, topic := -1, 0 // of the request
-	for i := range qs {
-		q := &qs[i]
-		if topic++; i == 0 || q.group != qs[i-1].group {
+	for i := range at {
+		q := &qs[at[i]]
+		if topic++; i == 0 || q.group != qs[at[i-1]].group {
 			group, topic = group+1, 0
 			if g = a.group(q.group, group); g != nil {
 				gerr = kerr.ErrorForCode(g.ErrorCode)
@@ -449,31 +448,27 @@ type coordinator struct {
 	err  error
 }
 
-// coordinatorsOf returns the coordinators of groups, with one request for
-// those it does not know.
-func (s *Store) coordinatorsOf(ctx context.Context, groups []string) (map[string]coordinator, error) {
-	out := make(map[string]coordinator, len(groups))
+// coordinatorsOf returns the coordinators of groups, in their order, with one
+// request for those it does not know.
+func (s *Store) coordinatorsOf(ctx context.Context, groups []string) ([]coordinator, error) {
+	out := make([]coordinator, len(groups))
 	var ask []string
+	var at []int // where they are among the groups
 	s.mu.Lock()
-	for _, g := range groups {
-		if _, ok := out[g]; ok {
-			continue
-		}
+	for i, g := range groups {
 		if node, ok := s.coordinators[g]; ok {
-			out[g] = coordinator{node: node}
+			out[i].node = node
 		} else {
-			ask = append(ask, g)
+			ask, at = append(ask, g), append(at, i)
 		}
 	}
 	s.mu.Unlock()
 	if len(ask) == 0 {
 		return out, nil
 	}
-	slices.Sort(ask)
-	ask = slices.Compact(ask)
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType = 0
-	req.CoordinatorKeys = ask
+	req.CoordinatorKeys = slices.Compact(slices.Sorted(slices.Values(ask)))
 	var resp *kmsg.FindCoordinatorResponse
 	if err := again(ctx, func() (err error) {
 		resp, err = req.RequestWith(ctx, s.cl)
@@ -483,19 +478,21 @@ func (s *Store) coordinatorsOf(ctx context.Context, groups []string) (map[string
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	found := make(map[string]coordinator, len(resp.Coordinators))
 	for i := range resp.Coordinators {
 		c := &resp.Coordinators[i]
-		if err := kerr.ErrorForCode(c.ErrorCode); err != nil {
-			out[c.Key] = coordinator{err: err}
-			continue
+		err := kerr.ErrorForCode(c.ErrorCode)
+		if err == nil {
+			s.coordinators[c.Key] = c.NodeID
 		}
-		s.coordinators[c.Key] = c.NodeID
-		out[c.Key] = coordinator{node: c.NodeID}
+		found[c.Key] = coordinator{node: c.NodeID, err: err}
 	}
-	for _, g := range ask {
-		if _, ok := out[g]; !ok {
-			out[g] = coordinator{err: errShort}
+	for i, g := range ask {
+		c, answered := found[g]
+		if !answered {
+			c.err = errShort
 		}
+		out[at[i]] = c
 	}
 	return out, nil
 }

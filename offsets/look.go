@@ -1,6 +1,7 @@
 package offsets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -82,9 +83,11 @@ func (s *Store) fetchFloors(ctx context.Context, p topics.Pipeline, lanes []topi
 
 // bySink returns lanes without repetitions, sorted by sink.
 func bySink(lanes []topics.Lane) []topics.Lane {
-	lanes = unique(lanes)
-	slices.SortFunc(lanes, func(a, b topics.Lane) int { return strings.Compare(a.Sink, b.Sink) })
-	return lanes
+	lanes = slices.Clone(lanes)
+	slices.SortFunc(lanes, func(a, b topics.Lane) int {
+		return cmp.Or(strings.Compare(a.Sink, b.Sink), strings.Compare(a.Pipeline.String(), b.Pipeline.String()))
+	})
+	return slices.Compact(lanes)
 }
 
 // resolve completes a verdict by what was read below the commit.

@@ -367,7 +367,7 @@ func (s *Store) commit(ctx context.Context, m Move) (lost bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if c := nodes[group]; c.err != nil {
+	if c := nodes[0]; c.err != nil {
 		return false, c.err
 	}
 	req := kmsg.NewPtrOffsetCommitRequest()
@@ -378,7 +378,7 @@ func (s *Store) commit(ctx context.Context, m Move) (lost bool, err error) {
 	p.Offset, p.LeaderEpoch, p.Metadata = int64(m.Offset), -1, new(wire.FormatMetadata(m.Meta))
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
-	answer, err := s.cl.Broker(int(nodes[group].node)).Request(ctx, req)
+	answer, err := s.cl.Broker(int(nodes[0].node)).Request(ctx, req)
 	if err != nil {
 		op := (*net.OpError)(nil)
 		neverLeft := errors.As(err, &op) && op.Op == "dial" || strings.Contains(err.Error(), unknownBroker)

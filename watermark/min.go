@@ -18,28 +18,38 @@ import (
 // any. Since is readAt, as for a reader that looks for the first time. floors
 // is not changed and not kept.
 func Min(floors []flusso.LaneFloor, incarnation string, readAt time.Time) flusso.Watermark {
+	return minimum(sorted(floors), incarnation, readAt)
+}
+
+// minimum is Min of floors that are sorted and proven, which it keeps.
+func minimum(floors []flusso.LaneFloor, incarnation string, readAt time.Time) flusso.Watermark {
 	w := flusso.Watermark{
 		Incarnation: incarnation,
 		Since:       readAt,
 		ReadAt:      readAt,
-		Floors:      sorted(floors),
+		Floors:      floors,
 	}
 	w.Position, w.Holders = lowest(w.Floors)
 	w.Behind = behind(w.Floors, w.Position)
 	return w
 }
 
-// sorted returns a copy of floors in order of sink, with the through of
-// everything that is not acked cleared.
+// sorted returns a copy of floors, proven and in order of sink.
 func sorted(floors []flusso.LaneFloor) []flusso.LaneFloor {
 	out := slices.Clone(floors)
 	for i := range out {
-		if out[i].State != flusso.FloorAcked {
-			out[i].Through = flusso.NoPosition
-		}
+		out[i] = proven(out[i])
 	}
 	slices.SortStableFunc(out, func(a, b flusso.LaneFloor) int { return cmp.Compare(a.Sink, b.Sink) })
 	return out
+}
+
+// proven is a floor with the through of everything that is not acked cleared.
+func proven(f flusso.LaneFloor) flusso.LaneFloor {
+	if f.State != flusso.FloorAcked {
+		f.Through = flusso.NoPosition
+	}
+	return f
 }
 
 // counts reports whether the watermark waits for a lane.
@@ -49,15 +59,22 @@ func counts(f flusso.LaneFloor) bool { return f.State != flusso.FloorRetired }
 // the lowest value there is, so a lane without a through needs no case of its
 // own.
 func lowest(floors []flusso.LaneFloor) (flusso.Position, []string) {
-	low := flusso.NoPosition
-	var holders []string
-	for _, f := range floors {
-		switch {
-		case !counts(f):
-			continue
-		case len(holders) == 0 || f.Through < low:
-			low, holders = f.Through, []string{f.Sink}
+	low, n := flusso.NoPosition, 0
+	for i := range floors {
+		switch f := &floors[i]; {
+		case !counts(*f):
+		case n == 0 || f.Through < low:
+			low, n = f.Through, 1
 		case f.Through == low:
+			n++
+		}
+	}
+	if n == 0 {
+		return low, nil
+	}
+	holders := make([]string, 0, n)
+	for i := range floors {
+		if f := &floors[i]; counts(*f) && f.Through == low {
 			holders = append(holders, f.Sink)
 		}
 	}

@@ -42,10 +42,11 @@ func NewTracker(incarnation string, sinks []string, full time.Duration) *Tracker
 			Sink: sink, State: flusso.FloorUnknown, Offset: flusso.NoOffset, Detail: "not read yet",
 		}})
 	}
-	t.value = Min(t.floors(), incarnation, time.Time{})
+	t.value = minimum(t.floors(), incarnation, time.Time{})
 	return t
 }
 
+// floors returns what is known of all lanes, for a watermark to keep.
 func (t *Tracker) floors() []flusso.LaneFloor {
 	out := make([]flusso.LaneFloor, len(t.lanes))
 	for i := range t.lanes {
@@ -77,8 +78,7 @@ func (t *Tracker) Next(now time.Time) []string {
 // Holders returns the sinks whose floors, as last read, are the minimum: what
 // the watermark waits for. The caller owns the slice.
 func (t *Tracker) Holders() []string {
-	_, holders := lowest(t.floors())
-	return holders
+	return slices.Clone(t.value.Holders)
 }
 
 func (t *Tracker) askAll(now time.Time) []string {
@@ -102,13 +102,19 @@ func (t *Tracker) askAll(now time.Time) []string {
 // the position stays, and moves again once the floor has passed it.
 func (t *Tracker) Observe(floors []flusso.LaneFloor, err error, now time.Time) flusso.Watermark {
 	stale := err != nil
-	for _, f := range sorted(floors) {
-		i, known := slices.BinarySearchFunc(t.lanes, f.Sink, func(l lane, sink string) int {
-			return cmp.Compare(l.floor.Sink, sink)
-		})
-		if !known {
-			continue
+	i := -1
+	for _, f := range floors {
+		// They come in the order of sinks, as a rule without one left out.
+		if i++; i >= len(t.lanes) || t.lanes[i].floor.Sink != f.Sink {
+			var known bool
+			i, known = slices.BinarySearchFunc(t.lanes, f.Sink, func(l lane, sink string) int {
+				return cmp.Compare(l.floor.Sink, sink)
+			})
+			if !known {
+				continue
+			}
 		}
+		f = proven(f)
 		if f.State == flusso.FloorUnknown {
 			stale = true
 			t.lanes[i].missed(f)
@@ -131,7 +137,11 @@ func (t *Tracker) Refresh(
 	if err != nil || len(asked) == len(t.lanes) {
 		return w, err
 	}
-	if !slices.ContainsFunc(t.Holders(), func(s string) bool { return !slices.Contains(asked, s) }) {
+	read := make(map[string]bool, len(asked))
+	for _, sink := range asked {
+		read[sink] = true
+	}
+	if !slices.ContainsFunc(t.value.Holders, func(sink string) bool { return !read[sink] }) {
 		return w, nil
 	}
 	// Step by step from holder to holder would cost a round trip for each of a
@@ -145,7 +155,7 @@ func (t *Tracker) Refresh(
 func (t *Tracker) Last() flusso.Watermark { return clone(t.value) }
 
 func (t *Tracker) publish(stale bool, now time.Time) flusso.Watermark {
-	w := Min(t.floors(), t.incarnation, now)
+	w := minimum(t.floors(), t.incarnation, now)
 	if w.Position < t.value.Position {
 		w.Position = t.value.Position
 		w.Behind = behind(w.Floors, w.Position)
