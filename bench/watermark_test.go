@@ -238,15 +238,18 @@ func (e *env) repeated(step func(context.Context) error) func(n int) time.Durati
 	}
 }
 
-// repeating is the side that takes a step n times, and the milliseconds of each.
+// repeating is the side that takes a step n times, and the milliseconds of the
+// median one.
 func repeating(n int, name string, step func(context.Context) error) bench.Side {
 	return func(ctx context.Context) (bench.Sample, error) {
-		began := time.Now()
-		for range n {
+		took := make([]float64, n)
+		for i := range took {
+			began := time.Now()
 			if err := step(ctx); err != nil {
 				return bench.Sample{}, err
 			}
+			took[i] = ms(time.Since(began))
 		}
-		return bench.Sample{Moved: bench.Moved{Records: int64(n)}, Values: map[string]float64{name: ms(time.Since(began)) / float64(n)}}, nil
+		return bench.Sample{Moved: bench.Moved{Records: int64(n)}, Values: map[string]float64{name: bench.SpreadOf(took).Median}}, nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -180,14 +181,16 @@ func answer(code int16, message *string) error {
 
 // Ensure makes the wanted topics exist with safe settings, as far as that
 // takes no deletion, and verifies them. Brokers may take a moment to tell each
-// other of a change, for which Ensure waits, up to some 15 seconds. It returns
-// what it changed, also beside an error; errors are those of [Admin.Apply]
+// other of a change, for which Ensure waits, as long as some 15 seconds do not
+// pass in which none of what is left was done. It returns what it changed, also
+// beside an error; errors are those of [Admin.Apply]
 // and [Admin.Verify].
 func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
 	const rounds = 20
 	var done []Applied
 	created := make(map[string]bool)
 	pause := 10 * time.Millisecond
+	left := math.MaxInt
 	for round := 1; ; round++ {
 		have, err := a.Read(ctx, want)
 		if err != nil {
@@ -202,6 +205,9 @@ func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
 		}
 		if len(plan.Changes) == 0 {
 			return done, nil
+		}
+		if len(plan.Changes) < left { // a thousand topics take a broker a while
+			left, round = len(plan.Changes), 1
 		}
 		if round > rounds {
 			return done, &UnsafeError{plan.Findings}
