@@ -43,7 +43,7 @@ func watermark(e *env) bench.Report {
 			looks++
 			w, err := s.Watermark(ctx)
 			if err == nil && (w.Position != p.acked || w.Stale) {
-				err = fmt.Errorf("watermark is %s, want %s", w.Position, p.acked)
+				err = fmt.Errorf("watermark is %s, want %s: %s", w.Position, p.acked, held(w, p.acked))
 			}
 			return err
 		}
@@ -68,6 +68,16 @@ func watermark(e *env) bench.Report {
 	curve.Series = series[:]
 	r.Curves = append(r.Curves, curve)
 	return r
+}
+
+// held tells the first lane that is not acked to where it should be.
+func held(w flusso.Watermark, acked flusso.Position) string {
+	for _, f := range w.Floors {
+		if f.Through != acked {
+			return fmt.Sprintf("sink %s is %s, through %s, at offset %s: %s", f.Sink, f.State, f.Through, f.Offset, f.Detail)
+		}
+	}
+	return "every lane is there"
 }
 
 // count is "1 lane" or "100 lanes".

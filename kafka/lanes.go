@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -23,18 +24,20 @@ func (s *Stream) prepareTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.cfg.CreateTopics {
+	described, err := s.topics.Verify(ctx, want)
+	if _, unsafe := errors.AsType[*topics.UnsafeError](err); unsafe && s.cfg.CreateTopics {
 		if _, err := s.topics.Ensure(ctx, want); err != nil {
 			return err
 		}
-	} else if err := s.topics.Verify(ctx, want); err != nil {
+		return s.describeLanes(ctx)
+	}
+	if err != nil {
 		return err
 	}
-	return s.describeLanes(ctx)
+	return s.takeLimits(described)
 }
 
-// describeLanes reads the lanes' limits, and finds lanes that are gone. A new
-// session reads them anew.
+// describeLanes reads the lanes' limits, and finds lanes that are gone.
 func (s *Stream) describeLanes(ctx context.Context) error {
 	wanted := make([]string, len(s.names.lanes))
 	for i, l := range s.names.lanes {
@@ -44,7 +47,27 @@ func (s *Stream) describeLanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	limits := make(map[topics.Lane]int64, len(wanted))
+	return s.takeLimits(described)
+}
+
+// limitsAge is how old the lanes' limits may be when a writer session opens: the
+// first one of a stream begins as a rule right behind the stream.
+const limitsAge = 5 * time.Second
+
+// refreshLimits reads the lanes' limits anew, unless that was just done.
+func (s *Stream) refreshLimits(ctx context.Context) error {
+	s.mu.Lock()
+	fresh := s.session == nil && time.Since(s.describedAt) < limitsAge
+	s.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	return s.describeLanes(ctx)
+}
+
+// takeLimits keeps the limits of the lanes.
+func (s *Stream) takeLimits(described map[string]topics.Topic) error {
+	limits := make(map[topics.Lane]int64, len(s.names.lanes))
 	var errs []error
 	for _, l := range s.names.lanes {
 		d := described[l.Topic()]
@@ -58,8 +81,8 @@ func (s *Stream) describeLanes(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	s.maxRecord = limits
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.maxRecord, s.describedAt = limits, time.Now()
 	return nil
 }
 

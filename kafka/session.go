@@ -114,10 +114,11 @@ func (s *Stream) openSession(ctx context.Context) (*session, error) {
 // the state of each from its newest item.
 func (se *session) readTails(ctx context.Context) error {
 	s := se.stream
-	if err := s.awaitStable(ctx, se.seg.ProducerIDs()); err != nil {
+	ends, err := s.awaitStable(ctx, se.seg.ProducerIDs())
+	if err != nil {
 		return err
 	}
-	tails, err := s.store.Tails(ctx, s.names.lanes)
+	tails, err := s.store.TailsAt(ctx, ends)
 	if err != nil {
 		return err
 	}

@@ -38,16 +38,17 @@ type Stream struct {
 	opening chan struct{} // held while a session is looked up or opened
 	asking  chan struct{} // held while attaching to the request lane
 
-	mu        sync.Mutex
-	closed    bool                  // Close was called
-	maxRecord map[topics.Lane]int64 // see recordLimits
-	session   *session
-	fenced    error     // set once a newer writer is on record; final
-	lostAt    time.Time // when the last session was lost
-	losses    int       // sessions lost since the last committed segment
-	ends      map[end]struct{}
-	closing   []end            // those that Close closes
-	requests  *requestConsumer // the one attached last, nil when closed
+	mu          sync.Mutex
+	closed      bool                  // Close was called
+	maxRecord   map[topics.Lane]int64 // see recordLimits
+	describedAt time.Time             // when maxRecord was read
+	session     *session
+	fenced      error     // set once a newer writer is on record; final
+	lostAt      time.Time // when the last session was lost
+	losses      int       // sessions lost since the last committed segment
+	ends        map[end]struct{}
+	closing     []end            // those that Close closes
+	requests    *requestConsumer // the one attached last, nil when closed
 
 	attached attachments
 	marks    marks

@@ -10,6 +10,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/lease"
 	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
@@ -61,7 +62,7 @@ func (s *Stream) writer(ctx context.Context) (*session, error) {
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
-	if err := s.describeLanes(opening); err != nil {
+	if err := s.refreshLimits(opening); err != nil {
 		return nil, err
 	}
 	se, err := s.openSession(opening)
@@ -113,9 +114,9 @@ func (s *Stream) published(r flusso.Receipt) {
 }
 
 // awaitStable waits until no transaction is open on any lane: what a fenced
-// writer left is aborted by then and nothing can appear behind our tails. own
-// are the producer ids of the lease.
-func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
+// writer left is aborted by then and nothing can appear behind our tails. It
+// returns where the lanes end. own are the producer ids of the lease.
+func (s *Stream) awaitStable(ctx context.Context, own []int64) (map[topics.Lane]offsets.Ends, error) {
 	ctx, cancel := context.WithTimeout(ctx, stableAtMost)
 	defer cancel()
 	var open *topics.Lane
@@ -123,16 +124,16 @@ func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
 	for {
 		ends, err := s.store.Ends(ctx, s.names.lanes)
 		if err != nil && open != nil && ctx.Err() != nil {
-			return s.foreignTransaction(*open, err)
+			return nil, s.foreignTransaction(*open, err)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		open = nil
 		for _, l := range s.names.lanes {
 			e := ends[l]
 			if e.Err != nil {
-				return fmt.Errorf("ends of topic %s: %w", l.Topic(), e.Err)
+				return nil, fmt.Errorf("ends of topic %s: %w", l.Topic(), e.Err)
 			}
 			if e.Stable < e.High {
 				open = &l
@@ -140,7 +141,7 @@ func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
 			}
 		}
 		if open == nil {
-			return nil
+			return ends, nil
 		}
 		if time.Now().After(hangs) {
 			if err := s.endHanging(ctx, own); err != nil {
@@ -149,7 +150,7 @@ func (s *Stream) awaitStable(ctx context.Context, own []int64) error {
 			hangs = time.Now().Add(lease.Settle)
 		}
 		if err := sleep(ctx, stablePoll); err != nil {
-			return s.foreignTransaction(*open, err)
+			return nil, s.foreignTransaction(*open, err)
 		}
 	}
 }

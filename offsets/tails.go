@@ -3,6 +3,8 @@ package offsets
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -27,8 +29,17 @@ func (s *Store) Tails(ctx context.Context, lanes []topics.Lane) (map[topics.Lane
 	return s.tails(ctx, unique(lanes), 0)
 }
 
+// TailsAt is [Store.Tails] of lanes whose ends were just read.
+func (s *Store) TailsAt(ctx context.Context, ends map[topics.Lane]Ends) (map[topics.Lane]Tail, error) {
+	return s.tailsAt(ctx, slices.Collect(maps.Keys(ends)), ends)
+}
+
 func (s *Store) tails(ctx context.Context, lanes []topics.Lane, age time.Duration) (map[topics.Lane]Tail, error) {
 	ends, _ := s.ends(ctx, lanes, age) // each lane has its error
+	return s.tailsAt(ctx, lanes, ends)
+}
+
+func (s *Store) tailsAt(ctx context.Context, lanes []topics.Lane, ends map[topics.Lane]Ends) (map[topics.Lane]Tail, error) {
 	out := make(map[topics.Lane]Tail, len(lanes))
 	var qs []*search
 	for _, l := range lanes {

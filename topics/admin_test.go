@@ -70,7 +70,7 @@ func (f *fixture) ensure(ctx context.Context, t *testing.T) {
 func TestEnsure(t *testing.T) {
 	bubble(t, func(ctx context.Context, t *testing.T) {
 		f := open(t, topics.Options{MaxMessageBytes: 2 << 20}, kfake.NumBrokers(3))
-		err := f.admin.Verify(ctx, f.want)
+		_, err := f.admin.Verify(ctx, f.want)
 		var unsafe *topics.UnsafeError
 		if !errors.As(err, &unsafe) || len(unsafe.Findings) != 3 {
 			t.Fatalf("Verify before: %v, want three missing topics", err)
@@ -82,7 +82,7 @@ func TestEnsure(t *testing.T) {
 		if len(applied) != 3 {
 			t.Errorf("applied %v, want three topics created", applied)
 		}
-		if err := f.admin.Verify(ctx, f.want); err != nil {
+		if _, err := f.admin.Verify(ctx, f.want); err != nil {
 			t.Errorf("Verify after: %v", err)
 		}
 		got, err := f.admin.Describe(ctx, lane)
@@ -143,7 +143,7 @@ func TestF3_UnsafeTopicsAreNamed(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				err := f.admin.Verify(ctx, []topics.Spec{{Topic: lane}})
+				_, err := f.admin.Verify(ctx, []topics.Spec{{Topic: lane}})
 				var unsafe *topics.UnsafeError
 				if !errors.As(err, &unsafe) || len(unsafe.Findings) != 1 {
 					t.Fatalf("got %v, want one finding", err)
@@ -331,7 +331,10 @@ func TestFaults(t *testing.T) {
 			got, err := f.admin.Describe(ctx, lane)
 			return errors.Join(err, got[lane].Err)
 		},
-		"verify":  func(ctx context.Context, f *fixture, _ [16]byte) error { return f.admin.Verify(ctx, f.want) },
+		"verify": func(ctx context.Context, f *fixture, _ [16]byte) error {
+			_, err := f.admin.Verify(ctx, f.want)
+			return err
+		},
 		"version": func(ctx context.Context, f *fixture, _ [16]byte) error { return f.admin.RequireBroker(ctx) },
 		"trim": func(ctx context.Context, f *fixture, id [16]byte) error {
 			_, err := f.admin.Trim(ctx, f.lane, id, 2)

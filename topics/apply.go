@@ -192,7 +192,7 @@ func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
 	pause := 10 * time.Millisecond
 	left := math.MaxInt
 	for round := 1; ; round++ {
-		have, err := a.Read(ctx, want)
+		have, err := a.look(ctx, want)
 		if err != nil {
 			return done, err
 		}

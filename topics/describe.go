@@ -194,21 +194,40 @@ func (a *Admin) Read(ctx context.Context, want []Spec) (Cluster, error) {
 	return have, err
 }
 
-// Verify returns nil when the wanted topics are there and safe, an
+// Verify returns the wanted topics when they are there and safe, else an
 // [*UnsafeError] with everything that is not, or the error of a look-up that
 // failed. It changes nothing.
-func (a *Admin) Verify(ctx context.Context, want []Spec) error {
-	have, err := a.Read(ctx, want)
+func (a *Admin) Verify(ctx context.Context, want []Spec) (map[string]Topic, error) {
+	have, err := a.look(ctx, want)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := have.lookups(want); err != nil {
-		return err
+		return nil, err
 	}
 	if found := Plan(want, have).Findings; len(found) > 0 {
-		return &UnsafeError{found}
+		return nil, &UnsafeError{found}
 	}
-	return nil
+	return have.Topics, nil
+}
+
+// look is Read for those who want the names of all topics only for what must be
+// created beside them.
+func (a *Admin) look(ctx context.Context, want []Spec) (Cluster, error) {
+	names := make([]string, len(want))
+	for i, spec := range want {
+		names[i] = spec.Topic
+	}
+	described, err := a.Describe(ctx, names...)
+	if err != nil {
+		return Cluster{}, err
+	}
+	for _, t := range described {
+		if t.Missing() {
+			return a.Read(ctx, want)
+		}
+	}
+	return Cluster{Topics: described}, nil
 }
 
 // lookups joins the errors of wanted topics whose look-up failed.

@@ -100,7 +100,7 @@ func TestApplyTwiceAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := admins[0].Verify(t.Context(), want); err != nil {
+	if _, err := admins[0].Verify(t.Context(), want); err != nil {
 		t.Error(err)
 	}
 }
