@@ -99,11 +99,12 @@ test-bench: ## the benchmarks count and draw as they should, and each row runs (
 	cd bench && $(GO_TEST) -shuffle=on -timeout 4m ./...
 
 # Without the tag of the tests: its locks are not those that a user gets. An
-# engine is needed only where no broker is named.
+# engine is needed only where no broker is named; the documents then stay as
+# they are.
 .PHONY: bench
-bench: ## measure against raw franz-go and write the tables (ROW=publish for one, BROKER=embedded or host:port, ARGS for more flags)
+bench: ## measure beside raw franz-go and write the tables (ROW=publish for one; BROKER=embedded or host:port writes none)
 	$(if $(BROKER),,e2e/containers/engine.sh with) bash -euo pipefail -c 'cd bench && go test -run "^$$" -bench "^BenchmarkRows$$/^($(ROW))$$" \
-		-benchtime 1x -timeout 60m . -bench.out=../docs/bench -bench.write=../README.md,../docs/performance.md+ $(ARGS)'
+		-benchtime 1x -timeout 60m . $(if $(BROKER),-bench.out=../bin/bench,-bench.out=../docs/bench -bench.write=../README.md,../docs/performance.md+) $(ARGS)'
 
 .PHONY: screenshot
 screenshot: setup ## take docs/serve.png anew, of the demo (five minutes)
