@@ -11,9 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 )
 
 // Packs are read in here, whose decompressor a bubble can't share with the
@@ -298,4 +303,114 @@ func TestDeleteRemovesEverythingOfAFeedAndMayBeRepeated(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// collected reads along in a bubble, and hands over what it reads.
+func (w world) collected(o feeds.ReadOptions) <-chan string {
+	w.t.Helper()
+	c := w.client("reader", func(c *feeds.Config) { c.Client = append(c.Client, kgo.ClientID("reader")) })
+	ctx, cancel := context.WithCancel(context.Background())
+	out, done := make(chan string, 100), make(chan struct{})
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		defer close(out)
+		for item, err := range c.Read(ctx, feed, o) {
+			if err != nil {
+				if ctx.Err() == nil {
+					out <- err.Error()
+				}
+				return
+			}
+			out <- fmt.Sprintf("%d/%d", item.Stream, item.Sequence)
+		}
+	}()
+	return out
+}
+
+// expect fails unless these are read, in this order.
+func expect(t *testing.T, got <-chan string, want ...string) {
+	t.Helper()
+	for _, want := range want {
+		select {
+		case text, ok := <-got:
+			if text != want {
+				t.Fatalf("got %q, %v, want %q", text, ok, want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("nothing is read, want %q", want)
+		}
+	}
+}
+
+// A batch that is half written when a reader begins to follow is read whole.
+func TestE6_AFollowerBeginsWithinABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		in := w.Fault(t, kmsg.Produce, kfaketest.Fault{Mode: kfaketest.Hang, Skip: 1})
+		large := strings.Repeat("x", 600<<10)
+		f, err := s.AppendAsync(t.Context(), batch(large, large, large))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-in.Hit()
+		got := w.collected(feeds.ReadOptions{Follow: true})
+		kfaketest.Pass(time.Second)
+		in.Release()
+		if _, err := f.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, got, "1/1", "1/2", "1/3")
+	})
+}
+
+// What was acked is read also while something else keeps readers from it, as a
+// broker does for some milliseconds behind each commit.
+func TestE6_WhatWasAckedIsReadBehindAnOpenTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		foreign := w.Client(t, kgo.TransactionalID("foreign"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err := foreign.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := foreign.ProduceSync(t.Context(), &kgo.Record{Topic: feed + ".feed.wal"}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Append(t.Context(), batch("x")); err != nil {
+			t.Fatal(err)
+		}
+		got := w.collected(feeds.ReadOptions{})
+		kfaketest.Pass(5 * time.Second)
+		if err := kfaketest.EndTransaction(t.Context(), foreign, false, feed+".feed.wal"); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, got, "1/1")
+	})
+}
+
+// A stream that is opened while a follower looks where it begins is followed.
+func TestE6_AStreamThatIsOpenedWhileAFollowerBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		in := w.Fault(t, kmsg.ListOffsets, kfaketest.Fault{Mode: kfaketest.Hang, ClientID: "reader", Match: func(r kmsg.Request) bool {
+			return slices.ContainsFunc(r.(*kmsg.ListOffsetsRequest).Topics, func(t kmsg.ListOffsetsRequestTopic) bool { return t.Topic == feed+".feed.wal" })
+		}})
+		got := w.collected(feeds.ReadOptions{Follow: true})
+		<-in.Hit()
+		s := w.opened("a")
+		if _, err := s.Append(t.Context(), batch("x")); err != nil {
+			t.Fatal(err)
+		}
+		in.Release()
+		expect(t, got, "1/1")
+		if _, err := s.Append(t.Context(), batch("y")); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, got, "1/2")
+	})
 }

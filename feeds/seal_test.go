@@ -328,3 +328,27 @@ func TestE13_CommitsFollowTheOrderOfTheSeals(t *testing.T) {
 		}
 	})
 }
+
+// What was discarded gives its place in the WAL back, without any commit.
+func TestE17_TheWALOfADiscardedStreamIsTrimmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		if _, err := s.Append(t.Context(), batch("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		admin := w.client("admin", func(c *feeds.Config) { c.TrimGrace = -1 })
+		if err := admin.Discard(t.Context(), feed, 1, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Repair(t.Context(), feed); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.wal(); len(got) > 0 {
+			t.Errorf("the WAL holds %q", got)
+		}
+	})
+}
