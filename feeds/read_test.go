@@ -14,11 +14,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
+	"github.com/flusso/flusso-kafka/internal/wire"
 )
 
 // Packs are read in here, whose decompressor a bubble can't share with the
@@ -308,7 +310,7 @@ func TestDeleteRemovesEverythingOfAFeedAndMayBeRepeated(t *testing.T) {
 // collected reads along in a bubble, and hands over what it reads.
 func (w world) collected(o feeds.ReadOptions) <-chan string {
 	w.t.Helper()
-	c := w.client("reader", func(c *feeds.Config) { c.Client = append(c.Client, kgo.ClientID("reader")) })
+	c := w.client("reader", func(c *feeds.Config) { c.Client = append(c.Client, kgo.ClientID("reader"), kgo.DisableFetchSessions()) })
 	ctx, cancel := context.WithCancel(context.Background())
 	out, done := make(chan string, 100), make(chan struct{})
 	w.t.Cleanup(func() {
@@ -412,5 +414,60 @@ func TestE6_AStreamThatIsOpenedWhileAFollowerBegins(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, got, "1/2")
+	})
+}
+
+// A follower to which the WAL no longer answers reads what was committed from
+// the bucket, and goes on behind what was trimmed meanwhile: each record once.
+func TestE6_AFollowerThatFallsBehindReadsTheCommit(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{})
+	s := w.opened("a", func(c *feeds.Config) { c.TrimGrace = -1 })
+	topics, err := kadm.NewClient(w.Client(t)).ListTopics(t.Context(), feed+".feed.wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wal := topics[feed+".feed.wal"].ID
+	got := w.collected(feeds.ReadOptions{Follow: true})
+	appended := func(s *feeds.Session, payload string) {
+		t.Helper()
+		if _, err := s.Append(t.Context(), batch(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appended(s, "x")
+	expect(t, got, "1/1")
+	in := w.Fault(t, kmsg.Fetch, kfaketest.Fault{Mode: kfaketest.Hang, ClientID: "reader", Times: -1, Match: func(r kmsg.Request) bool {
+		return slices.ContainsFunc(r.(*kmsg.FetchRequest).Topics, func(t kmsg.FetchRequestTopic) bool { return t.TopicID == wal })
+	}})
+	appended(s, "y")
+	<-in.Hit()
+	appended(s, "z")
+	if c, err := s.Seal(t.Context(), ""); err != nil || c.Warning != nil {
+		t.Fatal(err, c.Warning)
+	}
+	expect(t, got, "1/2", "1/3") // while the WAL does not answer
+	in.Release()
+	appended(w.opened("b"), "next")
+	expect(t, got, "2/1")
+}
+
+// A batch that does not follow the one before is not delivered.
+func TestE6_AFollowerStopsAtAHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		if _, err := s.Append(t.Context(), batch("x")); err != nil {
+			t.Fatal(err)
+		}
+		got := w.collected(feeds.ReadOptions{Follow: true})
+		expect(t, got, "1/1")
+		forged := wire.Append{Stream: 1, Epoch: s.Epoch(), First: 3, Last: 3, Bytes: 2, At: time.Now()}
+		cl := w.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err := cl.ProduceSync(t.Context(), wire.EncodeBatch(nil, feed+".feed.wal", records("z"), forged)...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if text := <-got; !strings.Contains(text, "records are missing") {
+			t.Errorf("behind a hole %q is read", text)
+		}
 	})
 }

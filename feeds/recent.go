@@ -106,17 +106,12 @@ func (s *Session) recall(ctx context.Context) error {
 		window = min(16*window, flusso.Offset(RecentBytes-seen)*offsets/flusso.Offset(max(seen, 1)))
 		to = low
 	}
-	// Behind what this session has appended meanwhile, if it has.
-	own := s.recent
 	s.recent = recent{recalled: true}
 	for _, a := range slices.Backward(found) {
 		at := Range{Stream: a.Stream, First: a.First, Last: a.Last, Records: a.Records()}
 		f := newFuture(at)
 		f.resolve(at, nil)
 		s.recent.add(a.BatchID, f)
-	}
-	for _, id := range own.order {
-		s.recent.add(id, own.known[id])
 	}
 	return nil
 }
