@@ -58,7 +58,9 @@ func (t *topicTarget) runTopics(cmd *cobra.Command, do func(context.Context, *to
 	if _, err := p.Specs(t.sinks, t.options); err != nil {
 		return usageError{err}
 	}
-	return t.run(cmd.Context(), func(ctx context.Context, c *cluster) error { return do(ctx, &topicCluster{Client: c.Client, cluster: c}) }, extra...)
+	return t.run(cmd.Context(), func(ctx context.Context, c *cluster) error {
+		return do(ctx, &topicCluster{Client: c.Client, cluster: c})
+	}, extra...)
 }
 
 // topicCluster is a cluster that answered, and whose topics it is about: a

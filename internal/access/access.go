@@ -78,6 +78,7 @@ func (r Role) Permissions(p topics.Pipeline, sink string) ([]Permission, error) 
 			return nil, err
 		}
 		return n.sink(l), nil
+	case FeedReader, FeedWriter, FeedOperator: // on no pipeline
 	}
 	_, err := ParseRole(string(r))
 	return nil, err

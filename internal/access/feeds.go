@@ -50,6 +50,7 @@ func (r Role) FeedPermissions(f topics.Feed) ([]Permission, error) {
 			topic(kmsg.ACLOperationDelete, "trimming what is committed, and feed delete"),
 			lease,
 		}, nil
+	case Viewer, Operator, Ingest, Sink: // on no feed
 	}
 	_, err := ParseFeedRole(string(r))
 	return nil, err
