@@ -54,7 +54,7 @@ func inProcess(e *env) bench.Report {
 				items <- b
 			}
 		}()
-		for range items { //nolint:revive // received is enough
+		for range items {
 		}
 		return nil
 	}

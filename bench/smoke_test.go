@@ -14,8 +14,10 @@ import (
 
 // tiny is a run that shows that rows work, and nothing about time.
 func tiny() sizes {
-	return sizes{pairs: 1, size: 64, batch: 4, measure: time.Millisecond, pool: 16 << 10, backlog: 50, quiet: 3, rounds: 1,
-		lanes: []int{1, 3}, behind: []int{5, 50}, held: 64 << 10, heldBatch: 4, heldSize: 64, outstanding: 20}
+	return sizes{
+		pairs: 1, size: 64, batch: 4, measure: time.Millisecond, pool: 16 << 10, backlog: 50, quiet: 3, rounds: 1,
+		lanes: []int{1, 3}, behind: []int{5, 50}, held: 64 << 10, heldBatch: 4, heldSize: 64, outstanding: 20,
+	}
 }
 
 // TestRows runs every row on the embedded broker. That both sides moved the
