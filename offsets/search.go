@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
@@ -48,8 +49,10 @@ type search struct {
 	again            bool // the last answer did
 	restarted        bool
 	weigh            bool // payload is wanted, which no index knows
+	all              bool // upwards: items is wanted
 
-	payload uint64 // upwards: bytes of committed keys and values read from off on, the item's included
+	payload uint64  // upwards: bytes of committed keys and values read from off on, the item's included
+	items   []Found // all that the reads saw, without one left out between them; empty where an index answered
 	found   *Found
 	until   flusso.Offset // no other item ends in (found.At, until)
 	bad     error         // a header that cannot be read, with no newer item in the window
@@ -130,6 +133,12 @@ func (q *search) take(p piece) {
 	}
 	for _, r := range p.records {
 		o := flusso.Offset(r.Offset)
+		if q.all && (o < q.off || q.found != nil) {
+			if !q.gather(r) {
+				break
+			}
+			continue
+		}
 		if q.up && o < q.off || !q.up && o >= q.to {
 			continue
 		}
@@ -152,8 +161,14 @@ func (q *search) take(p piece) {
 		q.found = &Found{At: o, LeaderEpoch: r.LeaderEpoch, Header: h}
 		if q.up {
 			q.until, q.done = q.found.Next(), true
-			return
+			if !q.all {
+				return
+			}
+			q.items = append(q.items, *q.found)
 		}
+	}
+	if q.done {
+		return
 	}
 	if p.next <= q.at { // not one whole batch
 		q.more()
@@ -166,6 +181,21 @@ func (q *search) take(p piece) {
 		q.end(p)
 	}
 	q.tooMany()
+}
+
+// gather takes a record beside the item that is searched, and reports whether
+// the next one may be taken.
+func (q *search) gather(r *kgo.Record) bool {
+	h, ok, err := wire.HeaderOf(r)
+	switch {
+	case err != nil && q.found != nil:
+		return false
+	case err != nil:
+		q.items = nil
+	case ok:
+		q.items = append(q.items, Found{At: flusso.Offset(r.Offset), LeaderEpoch: r.LeaderEpoch, Header: h})
+	}
+	return true
 }
 
 // takeNothing tells "nothing is there" from "no room in the answer".
@@ -254,7 +284,7 @@ func (q *search) restart(id identity) {
 	if q.up {
 		fresh = above(q.lane, q.off)
 	}
-	fresh.id, fresh.restarted, fresh.refused, fresh.weigh = id, true, q.refused, q.weigh
+	fresh.id, fresh.restarted, fresh.refused, fresh.weigh, fresh.all = id, true, q.refused, q.weigh, q.all
 	*q = *fresh
 }
 

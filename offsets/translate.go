@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -104,8 +105,8 @@ func (tr *Translation) read(fetches int) {
 // TranslatePosition says which offset to commit so that exactly the items with
 // through ≤ pos are acked, counting positions in the incarnation of the lane's
 // newest item; items of older incarnations come before all of those. It reads
-// one header for each step of a binary search over the log, fewer where the
-// index helps.
+// one record batch for each step of a binary search over the log, fewer where
+// many items are in a batch or the index helps.
 //
 // It is an [ErrUnknown] when the lane holds no item, or when pos lies before
 // the first item that is retained.
@@ -193,18 +194,32 @@ func (s *Store) bisect(ctx context.Context, lane topics.Lane, what string, beyon
 	for low < high {
 		mid := low + (high-low)/2
 		q := above(lane, mid)
+		q.all = true
 		f, err := s.one(ctx, q)
 		tr.read(q.fetches)
 		if err != nil {
 			return tr, fmt.Errorf("%s: %w", what, err)
 		}
+		// A read brings a whole record batch, and each item in it is a step.
+		items := q.items
+		if len(items) == 0 {
+			items = []Found{f}
+		}
+		for len(items) > 1 && items[len(items)-1].At > tail.At {
+			items = items[:len(items)-1] // later than the look at the tail
+		}
+		k := sort.Search(len(items), func(i int) bool { return beyond(&items[i].Header) })
+		if k > 0 && items[k-1].Next() > low {
+			before, low = &items[k-1], items[k-1].Next()
+		}
+		if k < len(items) && items[k].At < high {
+			after = &items[k]
+		}
 		switch {
-		case !beyond(&f.Header):
-			before, low = &f, f.Next()
-		case f.At < high:
-			after, high = &f, mid
-		default:
-			high = mid // no item ends in [mid, high)
+		case k == 0:
+			high = min(mid, items[0].At) // no item ends between mid and f
+		case k < len(items):
+			high = low // the two follow each other
 		}
 	}
 	switch {
