@@ -206,17 +206,32 @@ func FuzzCheckName(f *testing.F) {
 	})
 }
 
-func TestCheckItem_AllocatesNothing(t *testing.T) {
+func TestChecks_AllocateNothing(t *testing.T) {
 	b := &flusso.Batch{Position: 9}
 	for range 100 {
 		b.Envelopes = append(b.Envelopes, upsert("1", 9))
 	}
-	if got := testing.AllocsPerRun(20, func() {
-		if err := flusso.CheckItem(b); err != nil {
-			t.Fatal(err)
+	marker := &flusso.SnapshotComplete{Indexes: []string{"orders", "customers"}}
+	sinks := []string{"audit", "search"}
+	for _, tt := range []struct {
+		name string
+		run  func() error
+	}{
+		{"a batch", func() error { return flusso.CheckItem(b) }},
+		{"a marker", func() error { return flusso.CheckItem(marker) }},
+		{"a sink", func() error { return flusso.CheckSink("search", sinks) }},
+		{"a name", func() error { return flusso.CheckName("sink", "search") }},
+		{"a document id", func() error { return flusso.CheckID("order-ä-17") }},
+		{"an index", func() error { return flusso.CheckIndex("orders") }},
+		{"an incarnation", func() error { return flusso.CheckIncarnation("pg-7301:flusso") }},
+	} {
+		if got := testing.AllocsPerRun(20, func() {
+			if err := tt.run(); err != nil {
+				t.Fatal(err)
+			}
+		}); got > 0 {
+			t.Errorf("%.0f allocations to check %s, want none", got, tt.name)
 		}
-	}); got > 0 {
-		t.Errorf("%.0f allocations to check a batch, want none", got)
 	}
 }
 

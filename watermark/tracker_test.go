@@ -316,3 +316,34 @@ func BenchmarkTracker(b *testing.B) {
 		}
 	})
 }
+
+// The ceilings are what the paths take today: a thousand lanes cost some
+// slices, and nothing for each lane.
+func TestAllocations(t *testing.T) {
+	const n = 1000
+	sinks := make([]string, n)
+	floors := make([]flusso.LaneFloor, n)
+	for i := range sinks {
+		sinks[i] = fmt.Sprintf("sink-%04d", i)
+		floors[i] = acked(sinks[i], 1000)
+	}
+	tr := watermark.NewTracker("i", sinks, 0)
+	refresh := func() {
+		if w, err := tr.Refresh(noon, func([]string) ([]flusso.LaneFloor, error) { return floors, nil }); err != nil || w.Position != 1000 {
+			t.Fatalf("got %s, %v", w.Position, err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		max  float64
+		run  func()
+	}{
+		{"refresh", 5, refresh},
+		{"Min", 2, func() { watermark.Min(floors, "i", noon) }},
+		{"Last", 2, func() { tr.Last() }},
+	} {
+		if got := testing.AllocsPerRun(100, tt.run); got > tt.max {
+			t.Errorf("%s of %d lanes: %v allocations, at most %v", tt.name, n, got, tt.max)
+		}
+	}
+}
