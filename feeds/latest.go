@@ -19,8 +19,11 @@ import (
 // Latest returns the newest record of a key: by the feed's rule, over its
 // commits and what is not sealed yet. found is false where the key never was;
 // a tombstone that is the newest is returned, with Tombstone set: the key was
-// deleted. Commits cost a look-up in their index, streams without commit are
-// read from the WAL. Errors: [ErrNoFeed], a [*KeyError] for a feed without
+// deleted. A commit costs a look-up in its index, some requests to the bucket, as
+// far back as the key is found, or all commits where the rule is the version. A
+// stream without commit is read whole from the WAL, in constant memory: up to the
+// feed's MaxUnsealedBytes in all, so give ctx a deadline; by the rule of the
+// sequence, those that are newer than the one that has the key. Errors: [ErrNoFeed], a [*KeyError] for a feed without
 // keys, what the brokers and the bucket answered.
 func (c *Client) Latest(ctx context.Context, name string, key []byte) (item Item, found bool, err error) {
 	feed, err := topics.NewFeed(name)
@@ -85,9 +88,16 @@ func (l *latest) unsealed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, st := range l.newest.State.Streams {
+	streams := slices.Clone(l.newest.State.Streams)
+	if !l.byVersion() {
+		slices.Reverse(streams) // the newest that has the key decides
+	}
+	for _, st := range streams {
 		if err := l.stream(ctx, st, ends[wal].High); err != nil {
 			return err
+		}
+		if l.found && !l.byVersion() {
+			return nil
 		}
 	}
 	return nil
@@ -100,6 +110,9 @@ func (l *latest) stream(ctx context.Context, st wire.StreamState, end flusso.Off
 	}
 	defer in.close()
 	for in.r.Next() < end {
+		if ctx.Err() != nil { // what was fetched before is not read on
+			return context.Cause(ctx)
+		}
 		records, a, err := in.readUntil(ctx, end)
 		if err != nil {
 			return err
@@ -180,17 +193,16 @@ func (l *latest) commit(ctx context.Context, b *bucket.Bucket, c Commit, m Manif
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.Name, err)
 	}
-	for row, err := range p.From(e.Sequence) {
-		if err != nil {
-			return fmt.Errorf("%s: %w", o.Name, err)
-		}
-		if row.Sequence != e.Sequence || !bytes.Equal(row.Key, l.key) {
-			return fmt.Errorf("%s holds another record at sequence %d than %s says", o.Name, e.Sequence, m.Index.Name)
-		}
-		r := recordOf(row)
-		r.Key, r.Payload = bytes.Clone(r.Key), bytes.Clone(r.Payload)
-		l.best, l.found = Item{Record: r, Stream: c.Stream, Sequence: row.Sequence, AppendedAt: time.UnixMilli(row.AppendedAt), Commit: c.Number}, true
-		return nil
+	row, held, err := p.At(e.Sequence)
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.Name, err)
 	}
-	return fmt.Errorf("%s does not hold sequence %d, which %s names", o.Name, e.Sequence, m.Index.Name)
+	if !held {
+		return fmt.Errorf("%s does not hold sequence %d, which %s names", o.Name, e.Sequence, m.Index.Name)
+	}
+	if !bytes.Equal(row.Key, l.key) {
+		return fmt.Errorf("%s holds another record at sequence %d than %s says", o.Name, e.Sequence, m.Index.Name)
+	}
+	l.best, l.found = Item{Record: recordOf(&row), Stream: c.Stream, Sequence: row.Sequence, AppendedAt: time.UnixMilli(row.AppendedAt), Commit: c.Number}, true
+	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/bucket"
@@ -185,6 +187,33 @@ func TestE6_ABucketThatCannotBeReadIsAnErrorAndNoEnd(t *testing.T) {
 	if err := c.Delete(t.Context(), feed); err != nil || len(store.names()) != 0 {
 		t.Errorf("deleted again: %v, %q is left", err, store.names())
 	}
+}
+
+func TestE6_LatestEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{Keyed: true})
+		key := func(k string) feeds.Batch { return feeds.Batch{Records: []feeds.Record{{Key: []byte(k)}}} }
+		w.streamOf(leave, key("old"), key("both"))
+		w.streamOf(leave, key("both"))
+		c := w.client("reader")
+		item, found, err := c.Latest(t.Context(), feed, []byte("both"))
+		if err != nil || !found || item.Stream != 2 {
+			t.Fatalf("latest of what two streams hold: %d/%d, %t, %v", item.Stream, item.Sequence, found, err)
+		}
+		in := w.Fault(t, kmsg.Fetch, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1, Skip: 3}) // the log can be read
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, found, err := c.Latest(ctx, feed, []byte("old")); found || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("latest while the WAL does not answer: %t, %v: want the context's error, and never an absent key", found, err)
+		}
+		if in.Hits() == 0 {
+			t.Error("nothing was asked for: the test shows nothing")
+		}
+		in.Release()
+		if _, found, err := c.Latest(t.Context(), feed, []byte("old")); !found || err != nil {
+			t.Errorf("and when it does: %t, %v", found, err)
+		}
+	})
 }
 
 func TestE11_AStagingFolderThatCannotBeUsedDelaysTheSealAlone(t *testing.T) {

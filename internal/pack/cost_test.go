@@ -59,9 +59,9 @@ func TestALookUpReadsPagesAndNotTheFile(t *testing.T) {
 		bytes int64 // of one look-up, at most
 		reads int64
 	}{
-		"hashes": {n, spread, 400 << 10, 20},
+		"hashes": {n, spread, 220 << 10, 9},
 		// No bound tells these apart: the first keys of pages are searched.
-		"long beginnings in common": {20_000, func(i int) []byte { return binary.BigEndian.AppendUint32(slices.Clone(long), uint32(i)) }, 700 << 10, 64},
+		"long beginnings in common": {20_000, func(i int) []byte { return binary.BigEndian.AppendUint32(slices.Clone(long), uint32(i)) }, 700 << 10, 48},
 	} {
 		file := indexOf(t, test.n, test.key)
 		r := &counting{ReaderAt: bytes.NewReader(file)}
@@ -82,6 +82,51 @@ func TestALookUpReadsPagesAndNotTheFile(t *testing.T) {
 			}
 		}
 		t.Logf("%s: a look-up in %d keys, %d KiB, reads %d KiB by %d reads", name, test.n, len(file)>>10, r.bytes>>10, r.reads)
+	}
+}
+
+// TestOneRecordCostsAPageOfEachColumn: not the row group, which has 8 MiB.
+func TestOneRecordCostsAPageOfEachColumn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	var file bytes.Buffer
+	w := pack.NewWriter(&file)
+	payload := make([]byte, 1<<10)
+	const n = 9_000
+	for i := range n {
+		for j := range payload {
+			payload[j] = byte(rng.Uint32())
+		}
+		if err := w.Write(&pack.Row{Sequence: uint64(100 + i), Key: spread(i), Payload: payload, Fingerprint: [32]byte(payload[:32])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := &counting{ReaderAt: bytes.NewReader(file.Bytes())}
+	for _, i := range []int{0, 1, 4_321, 8_100, n - 1} {
+		*r = counting{ReaderAt: r.ReaderAt}
+		p, err := pack.NewReader(r, int64(file.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, found, err := p.At(uint64(100 + i))
+		if err != nil || !found || !bytes.Equal(row.Key, spread(i)) || !bytes.Equal(row.Payload[:32], row.Fingerprint[:]) {
+			t.Fatalf("record %d: %d, %t, %v", i, row.Sequence, found, err)
+		}
+		t.Logf("record %d of %d, %d KiB: %d KiB by %d reads", i, n, file.Len()>>10, r.bytes>>10, r.reads)
+		if r.bytes > 1<<20 || r.reads > 20 {
+			t.Errorf("record %d cost %d bytes by %d reads, want 1 MiB by 20 at most", i, r.bytes, r.reads)
+		}
+	}
+	p, err := pack.NewReader(r, int64(file.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sequence := range []uint64{0, 99, 100 + n} {
+		if _, found, err := p.At(sequence); found || err != nil {
+			t.Errorf("sequence %d, which it does not hold: %t, %v", sequence, found, err)
+		}
 	}
 }
 

@@ -114,6 +114,15 @@ type rowReader struct {
 func openRows(what string, g parquet.RowGroup, row int64, size int) (*rowReader, error) {
 	r := &rowReader{what: what, buf: make([]parquet.Row, size)}
 	err := guard(what, fmt.Sprintf("row %d cannot be found", row), func() error {
+		if row > 0 {
+			// Where they are known, each column begins with the page of the row,
+			// otherwise with its first one.
+			for _, chunk := range g.ColumnChunks() {
+				if _, err := chunk.OffsetIndex(); err != nil {
+					return err
+				}
+			}
+		}
 		r.rows = g.Rows()
 		if row == 0 {
 			return nil
@@ -154,7 +163,7 @@ func (r *rowReader) close() {
 func openFile(what string, r io.ReaderAt, size int64, want *parquet.Schema, options ...parquet.FileOption) (f *parquet.File, err error) {
 	err = guard(what, "cannot be opened", func() error {
 		var err error
-		if f, err = parquet.OpenFile(r, size, options...); err != nil {
+		if f, err = parquet.OpenFile(&tailed{ReaderAt: r, size: size}, size, options...); err != nil {
 			return err
 		}
 		if !parquet.EqualNodes(f.Schema(), want) {

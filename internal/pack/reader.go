@@ -1,6 +1,8 @@
 package pack
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"iter"
@@ -28,12 +30,13 @@ func NewReader(r io.ReaderAt, size int64) (*Reader, error) {
 	if f.NumRows() == 0 {
 		return p, nil
 	}
-	for row, err := range p.rows(0) {
-		if err != nil {
-			return nil, err
-		}
-		p.first = row.Sequence
-		break
+	// The footer says which sequence is the first; what is read is compared.
+	least := f.Metadata().RowGroups[0].Columns[colSequence].MetaData.Statistics.MinValue
+	if len(least) == 8 {
+		p.first = binary.LittleEndian.Uint64(least)
+	}
+	if p.first == 0 {
+		return nil, damagedPack("its footer does not say which sequence is the first")
 	}
 	return p, nil
 }
@@ -46,7 +49,24 @@ func (p *Reader) From(sequence uint64) iter.Seq2[*Row, error] {
 	if sequence > p.first {
 		skip = sequence - p.first
 	}
-	return p.rows(skip)
+	return p.rows(skip, readAhead)
+}
+
+// At returns the record of a sequence; false where the pack does not hold it. It
+// reads a page of each column at most, or as many as the record takes.
+func (p *Reader) At(sequence uint64) (Row, bool, error) {
+	if sequence < p.first {
+		return Row{}, false, nil
+	}
+	for row, err := range p.rows(sequence-p.first, 1) {
+		if err != nil {
+			return Row{}, false, err
+		}
+		found := *row
+		found.Key, found.Payload = bytes.Clone(row.Key), bytes.Clone(row.Payload)
+		return found, true, nil
+	}
+	return Row{}, false, nil
 }
 
 // packRead is how much of a column is read at a time: each is a request, where
@@ -56,18 +76,18 @@ const packRead = 128 << 10
 // readAhead is how many rows are decoded at once; payloads are large.
 const readAhead = 16
 
-// rows iterates over the rows behind the first skip ones.
-func (p *Reader) rows(skip uint64) iter.Seq2[*Row, error] {
+// rows iterates over the rows behind the first skip ones, decoding ahead at once.
+func (p *Reader) rows(skip uint64, ahead int) iter.Seq2[*Row, error] {
 	return func(yield func(*Row, error) bool) {
 		before := uint64(0) // rows of the groups before
-		var expect uint64
+		expect := p.first + skip
 		for _, g := range p.f.RowGroups() {
 			n := uint64(g.NumRows())
 			if skip >= before+n {
 				before += n
 				continue
 			}
-			if !p.group(g, skip-min(skip, before), &expect, yield) {
+			if !p.group(g, skip-min(skip, before), ahead, &expect, yield) {
 				return
 			}
 			before += n
@@ -77,12 +97,12 @@ func (p *Reader) rows(skip uint64) iter.Seq2[*Row, error] {
 }
 
 // group iterates over one row group and reports whether to go on.
-func (p *Reader) group(g parquet.RowGroup, skip uint64, expect *uint64, yield func(*Row, error) bool) bool {
+func (p *Reader) group(g parquet.RowGroup, skip uint64, ahead int, expect *uint64, yield func(*Row, error) bool) bool {
 	fail := func(err error) bool {
 		yield(nil, err)
 		return false
 	}
-	rows, err := openRows(whatPack, g, int64(skip), readAhead)
+	rows, err := openRows(whatPack, g, int64(skip), ahead)
 	if err != nil {
 		return fail(err)
 	}
@@ -105,7 +125,7 @@ func (p *Reader) group(g parquet.RowGroup, skip uint64, expect *uint64, yield fu
 			if err := guard(whatPack, "a row of other types", func() error { return row.set(r) }); err != nil {
 				return fail(err)
 			}
-			if *expect > 0 && row.Sequence != *expect {
+			if row.Sequence != *expect {
 				return fail(damagedPack(fmt.Sprintf("sequence %d where %d belongs", row.Sequence, *expect)))
 			}
 			*expect = row.Sequence + 1

@@ -44,9 +44,13 @@ func NewWriter(w io.Writer) *Writer {
 		parquet.SkipPageBounds("payload"), parquet.SkipPageStatistics("payload"),
 		parquet.SkipPageBounds("fingerprint"), parquet.SkipPageStatistics("fingerprint"),
 		parquet.SkipPageStatistics("key"),
-		parquet.PageBufferSize(1<<20), parquet.WriteBufferSize(256<<10))
+		parquet.PageBufferSize(packPageBytes), parquet.WriteBufferSize(256<<10))
 	return p
 }
+
+// packPageBytes is how much of a column goes into one page: who looks for one
+// record reads a page of each.
+const packPageBytes = 256 << 10
 
 // keyBound and payloadBound are how many bytes of a page's least and greatest
 // key, and of a row group's greatest payload, are kept.
