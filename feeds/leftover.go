@@ -61,11 +61,11 @@ func (c *Client) leftovers(ctx context.Context, feed topics.Feed, found func(*bu
 }
 
 func (s settled) note(e wire.Event) {
-	switch e.Kind {
-	case wire.StreamCommitted:
+	if e.Kind == wire.StreamCommitted {
 		commit := commitOf(e)
 		s[e.Stream] = &commit
-	case wire.StreamDiscarded:
+	}
+	if e.Kind == wire.StreamDiscarded {
 		s[e.Stream] = nil
 	}
 }

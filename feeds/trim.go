@@ -98,14 +98,11 @@ func (t *trimming) see(e wire.Event) (enough bool) {
 // housekeep trims the WAL and removes leftovers for as long as the session lives,
 // also when its stream is sealed: at once, and when the grace of a commit is over.
 func (s *Session) housekeep() {
-	warn := func(what string, err error) {
-		if err != nil && s.life.Err() == nil {
-			s.client.cfg.Logger.Warn(what, "feed", s.feed, "err", err)
-		}
-	}
 	for {
 		again, err := s.tidyAndTrim(s.life)
-		warn("keep the bucket and the WAL of a feed tidy", err)
+		if err != nil && s.life.Err() == nil {
+			s.client.cfg.Logger.Warn("keep the bucket and the WAL of a feed tidy: it is tried again", "feed", s.feed, "err", err)
+		}
 		var due <-chan time.Time
 		if err != nil {
 			again = time.Now().Add(longestPause)

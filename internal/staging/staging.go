@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,6 +33,10 @@ type Folder struct {
 	Path string
 	lock *os.File
 }
+
+// live are the folders of this process: a lock file that nobody refers to would
+// be closed, and with it the lock be gone.
+var live sync.Map
 
 // Make makes a folder in root, the system's folder for temporary files when
 // empty. What processes that are dead left there goes first, as far as this one
@@ -68,6 +73,7 @@ func Make(root, purpose string) (_ *Folder, err error) {
 	if err = os.Rename(dir, f.Path); err != nil {
 		return nil, err
 	}
+	live.Store(f, nil)
 	return f, nil
 }
 
@@ -75,6 +81,7 @@ func Make(root, purpose string) (_ *Folder, err error) {
 func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.unlock()) }
 
 func (f *Folder) unlock() error {
+	live.Delete(f)
 	if f.lock == nil {
 		return nil
 	}
