@@ -15,7 +15,8 @@ import (
 // see [Client.Leftovers]. It may be run twice. Where there is a seal to finish it
 // takes the lease, and fences whoever writes: a stream that was open stays and
 // can be resumed. Otherwise a session that may be at work is left alone, and so
-// are leftovers. Beside an error it returns the commits that it made.
+// are leftovers. Beside an error it returns the commits that it made. A
+// [*LeftoversError] comes where nothing but leftovers stayed.
 func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err error) {
 	feed, before, err := c.before(ctx, name)
 	if err != nil {

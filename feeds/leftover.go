@@ -222,9 +222,29 @@ func (c *Client) tidyStreams(ctx context.Context, feed topics.Feed, settings Set
 	return nil
 }
 
+// LeftoversError says that [Client.Repair] could not look for leftovers, or not
+// remove all of them. They do no harm, and everything else is done.
+type LeftoversError struct {
+	Feed  string
+	Cause error
+}
+
+func (e *LeftoversError) Error() string {
+	return fmt.Sprintf("what no commit of feed %s leads to stays in its bucket, which does no harm; nothing else is left to repair: `flusso-kafka-admin feed repair %s` tries again: %v",
+		e.Feed, e.Feed, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *LeftoversError) Unwrap() error { return e.Cause }
+
 // tidyAll removes all leftovers. Where there are some it takes the lease, unless
 // a session may be at work, which removes its own: then they stay.
 func (c *Client) tidyAll(ctx context.Context, feed topics.Feed, held *lease) (err error) {
+	defer func() {
+		if err != nil {
+			err = &LeftoversError{Feed: feed.String(), Cause: err}
+		}
+	}()
 	any := false
 	err = c.leftovers(ctx, feed, func(*bucket.Bucket, string) error {
 		any = true

@@ -183,7 +183,8 @@ func (w *writer) repair(ctx context.Context) error {
 		w.committed("repaired", c)
 	}
 	var sealed *feeds.SealError
-	if w.Model && errors.As(err, &sealed) {
+	var left *feeds.LeftoversError
+	if w.Model && (errors.As(err, &sealed) || errors.As(err, &left)) {
 		say("unsealed", err)
 		return nil
 	}
