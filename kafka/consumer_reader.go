@@ -252,6 +252,7 @@ func (a *assembler) read(r *kgo.Record, add func(group.Item[flusso.LaneItem, lan
 		return 0, nil
 	}
 	item, _, err := wire.DecodeItem(records)
+	a.records.Reuse(records)
 	if err != nil {
 		return size, a.malformed(err)
 	}

@@ -12,9 +12,16 @@ import (
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 )
 
+// commitEvery is how soon a commit follows the one before, at least, unless
+// somebody waits for it: at full speed a commit for each answer would be most
+// of what the coordinator does.
+const commitEvery = 10 * time.Millisecond
+
 // commits sends one commit at a time for as long as the consumer lives; acks
-// recorded meanwhile share the next one.
+// recorded meanwhile share the next one. The first after a pause goes at once.
 func (c *Consumer[T, M]) commits() {
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
 		select {
 		case <-c.dirty:
@@ -23,6 +30,15 @@ func (c *Consumer[T, M]) commits() {
 		case <-c.life.Done():
 			return
 		}
+		select {
+		case <-next.C:
+		case <-c.hurry:
+		case <-c.done:
+			return
+		case <-c.life.Done():
+			return
+		}
+		next.Reset(commitEvery)
 		for retry := 0; c.commitOnce(c.life) != nil; retry++ {
 			// Refused for a passing reason: nothing is lost, the next commit
 			// carries it. What ended the attach ends this too.

@@ -39,6 +39,7 @@ type Consumer[T, M any] struct {
 	ready chan struct{} // an item waits, or something ended
 	room  chan struct{} // the prefetch budget has room
 	dirty chan struct{} // there is something to commit
+	hurry chan struct{} // somebody waits for it
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when the state of commits or of the attach changes
@@ -84,6 +85,7 @@ func Attach[T, M any](ctx context.Context, cfg Config, keepAcked bool, reader Re
 		ready:   make(chan struct{}, 1),
 		room:    make(chan struct{}, 1),
 		dirty:   make(chan struct{}, 1),
+		hurry:   make(chan struct{}, 1),
 		changed: make(chan struct{}),
 		ledger:  ledger.New[T, M](keepAcked),
 		next:    flusso.NoOffset, floor: flusso.NoOffset, highest: flusso.NoOffset, owed: flusso.NoOffset,
@@ -387,10 +389,7 @@ func (c *Consumer[T, M]) take(m *member, fs kgo.Fetches) {
 	if read == nil {
 		return
 	}
-	var err error
-	for it := fs.RecordIter(); !it.Done() && err == nil; {
-		err = c.file(m, epoch, read, it.Next())
-	}
+	err := c.file(m, epoch, read, fs)
 	if err == nil {
 		return
 	}
@@ -404,32 +403,43 @@ func (c *Consumer[T, M]) take(m *member, fs kgo.Fetches) {
 	}
 }
 
-// file hands one record to the reader.
-func (c *Consumer[T, M]) file(m *member, epoch uint64, read func(*kgo.Record, func(Item[T, M])) (int64, error), r *kgo.Record) error {
-	pending, err := read(r, func(it Item[T, M]) {
+// file hands records to the reader, up to the first that can't be read.
+func (c *Consumer[T, M]) file(m *member, epoch uint64, read func(*kgo.Record, func(Item[T, M])) (int64, error), fs kgo.Fetches) error {
+	owned := true
+	add := func(it Item[T, M]) { // one for all records: it is most of what would be allocated
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.owns(m, epoch) {
-			return
-		}
-		if it.Acked {
+		switch owned = c.owns(m, epoch); {
+		case !owned:
+		case it.Acked:
 			c.ledger.AddAcked(it.Item, it.Mark, it.End)
-			return
+		default:
+			c.ledger.Add(it.Item, it.Mark, it.End, it.Size)
+			signal(c.ready)
 		}
-		c.ledger.Add(it.Item, it.Mark, it.End, it.Size)
-		signal(c.ready)
-	})
+	}
+	var (
+		err     error
+		next    = flusso.NoOffset
+		pending int64
+	)
+	for it := fs.RecordIter(); !it.Done() && owned; {
+		r := it.Next()
+		var held int64
+		if held, err = read(r, add); err != nil {
+			break
+		}
+		next, pending = flusso.Offset(r.Offset+1), held
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.owns(m, epoch) {
 		return nil
 	}
-	if err != nil {
-		return err
+	if next != flusso.NoOffset {
+		c.next, c.pending = next, pending
 	}
-	c.pending = pending
-	c.next = flusso.Offset(r.Offset + 1)
-	return nil
+	return err
 }
 
 // owns reports whether an attach is still the current one. Called with mu.
@@ -691,6 +701,7 @@ func (c *Consumer[T, M]) Flush(ctx context.Context) error {
 		changed := c.changed
 		c.mu.Unlock()
 		signal(c.dirty)
+		signal(c.hurry)
 		select {
 		case <-changed:
 			c.mu.Lock()

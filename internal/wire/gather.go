@@ -35,3 +35,12 @@ func (g *Gather) Take() ([]*kgo.Record, int64) {
 	g.Records, g.Bytes = nil, 0
 	return records, bytes
 }
+
+// Reuse gives back the records that [Gather.Take] returned, when their item is
+// decoded and nobody looks at the slice again.
+func (g *Gather) Reuse(records []*kgo.Record) {
+	if g.Records == nil {
+		clear(records)
+		g.Records = records[:0]
+	}
+}

@@ -3,6 +3,7 @@ package wire
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -195,11 +196,12 @@ func DecodeItem(records []*kgo.Record) (flusso.LaneItem, Header, error) {
 	for _, r := range records {
 		size += len(r.Key)
 	}
-	text := make([]byte, 0, size)
+	var text strings.Builder
+	text.Grow(size)
 	for _, r := range records {
-		text = append(text, r.Key...)
+		text.Write(r.Key)
 	}
-	keys := string(text) // one string for all the names
+	keys := text.String() // one string for all the names
 	for i, r := range records {
 		if err := follows(last, r, records[max(i-1, 0)], i); err != nil {
 			return nil, Header{}, err
