@@ -50,7 +50,7 @@ const (
 	leaveTimeout     = 2 * time.Second
 	brokenTimeout    = 5 * time.Second // for asking what is left of a log
 	goneAfter        = sessionTimeout + rebalanceTimeout
-	pollRecords      = 512 // records taken from the client at a time, so that the budget is looked at between
+	pollRecords      = 512 // records taken from the client at a time where the budget is half used, so that it is looked at between
 )
 
 // Config says which group and topic, and how.

@@ -351,6 +351,10 @@ func (c *Consumer[T, M]) pollAll(m *member) {
 		c.mu.Lock()
 		waiting := c.ledger.Waiting()
 		full := waiting > 0 && waiting+c.pending >= c.cfg.Budget || c.sealed != nil
+		records := pollRecords
+		if waiting+c.pending < c.cfg.Budget/2 {
+			records = 0 // all there are: the client fetches on as soon as nothing is left of its fetch
+		}
 		c.mu.Unlock()
 		select {
 		case <-m.ended:
@@ -365,7 +369,7 @@ func (c *Consumer[T, M]) pollAll(m *member) {
 			}
 			continue
 		}
-		m.pollOnce(func(fs kgo.Fetches) { c.take(m, fs) })
+		m.pollOnce(records, func(fs kgo.Fetches) { c.take(m, fs) })
 	}
 }
 

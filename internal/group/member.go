@@ -242,9 +242,9 @@ func (m *member) between(apply func() error) error {
 	return err
 }
 
-// pollOnce waits for records or errors and hands them on. It returns when it
-// did, or was interrupted.
-func (m *member) pollOnce(take func(kgo.Fetches)) {
+// pollOnce waits for records, at most so many (0: what the client has), or
+// errors and hands them on. It returns when it did, or was interrupted.
+func (m *member) pollOnce(records int, take func(kgo.Fetches)) {
 	m.mu.Lock()
 	attaching := m.attaching
 	m.mu.Unlock()
@@ -263,7 +263,7 @@ func (m *member) pollOnce(take func(kgo.Fetches)) {
 	if ended || ctx.Err() != nil {
 		return
 	}
-	fetches := m.cl.PollRecords(ctx, pollRecords)
+	fetches := m.cl.PollRecords(ctx, records)
 	if ctx.Err() != nil {
 		// Errors that were polled must not be lost; records of an epoch that
 		// is over are dropped by their receiver.
