@@ -92,15 +92,30 @@ func decodeRecords(kind string, body []byte, p *params) ([]feeds.Record, error) 
 }
 
 type batchJSON struct {
-	Records []struct {
-		Key         *[]byte `json:"key"`
-		KeyText     *string `json:"keyText"`
-		Payload     *[]byte `json:"payload"`
-		Text        *string `json:"text"`
-		Version     *string `json:"version"`
-		Tombstone   bool    `json:"tombstone"`
-		Fingerprint *[]byte `json:"fingerprint"`
-	} `json:"records"`
+	Records []given[batchRecordJSON] `json:"records"`
+}
+
+type batchRecordJSON struct {
+	Key         given[[]byte] `json:"key"`
+	KeyText     given[string] `json:"keyText"`
+	Payload     given[[]byte] `json:"payload"`
+	Text        given[string] `json:"text"`
+	Version     given[string] `json:"version"`
+	Tombstone   given[bool]   `json:"tombstone"`
+	Fingerprint given[[]byte] `json:"fingerprint"`
+}
+
+// given is a value that may be left out and may not be null, which would say
+// nothing of what its producer meant.
+type given[T any] struct {
+	value T
+	is    bool
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (g *given[T]) UnmarshalJSON(text []byte) error {
+	g.is = true
+	return strictly(text, &g.value)
 }
 
 func decodeJSON(body []byte) ([]feeds.Record, error) {
@@ -112,38 +127,39 @@ func decodeJSON(body []byte) ([]feeds.Record, error) {
 		return nil, badRequest.problem("the body is no batch: records is missing")
 	}
 	all := make([]feeds.Record, len(b.Records))
-	for i, in := range b.Records {
+	for i, record := range b.Records {
+		in := record.value
 		bad := func(reason string) ([]feeds.Record, error) {
 			p := badRequest.problem("record %d of the batch: %s", i, reason)
 			p.Record = &i
 			return nil, p
 		}
-		r := feeds.Record{Tombstone: in.Tombstone}
+		r := feeds.Record{Tombstone: in.Tombstone.value}
 		switch {
-		case in.Key != nil && in.KeyText != nil:
+		case in.Key.is && in.KeyText.is:
 			return bad("key and keyText exclude each other")
-		case in.Key != nil:
-			r.Key = *in.Key
-		case in.KeyText != nil:
-			r.Key = []byte(*in.KeyText)
+		case in.Key.is:
+			r.Key = in.Key.value
+		case in.KeyText.is:
+			r.Key = []byte(in.KeyText.value)
 		}
 		switch {
-		case in.Payload != nil && in.Text != nil:
+		case in.Payload.is && in.Text.is:
 			return bad("payload and text exclude each other")
-		case in.Payload != nil:
-			r.Payload = *in.Payload
-		case in.Text != nil:
-			r.Payload = []byte(*in.Text)
+		case in.Payload.is:
+			r.Payload = in.Payload.value
+		case in.Text.is:
+			r.Payload = []byte(in.Text.value)
 		}
-		if in.Version != nil {
-			v, ok := digits(*in.Version)
+		if in.Version.is {
+			v, ok := digits(in.Version.value)
 			if !ok {
-				return bad(fmt.Sprintf("version %q: give digits, in a string", *in.Version))
+				return bad(fmt.Sprintf("version %q: give digits, in a string", in.Version.value))
 			}
 			r.Version = &v
 		}
-		if in.Fingerprint != nil {
-			r.Fingerprint = *in.Fingerprint
+		if in.Fingerprint.is {
+			r.Fingerprint = in.Fingerprint.value
 		}
 		all[i] = r
 	}
@@ -152,6 +168,9 @@ func decodeJSON(body []byte) ([]feeds.Record, error) {
 
 // strictly reads one JSON value with known members alone.
 func strictly(body []byte, into any) error {
+	if string(bytes.TrimSpace(body)) == "null" {
+		return errors.New("null is no value here: leave it out, or give one")
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

@@ -81,6 +81,25 @@ func TestGateway_OpenAppendSealRead(t *testing.T) {
 
 // A batch that is repeated has its range of the first time: at the same node,
 // at another, and after another node took the stream over.
+// Nothing is made up for what a producer did not say: a batch with null in it,
+// or with members nobody knows, is refused whole.
+func TestGateway_ABatchIsReadStrictly(t *testing.T) {
+	n := newWorld(t, feeds.CreateOptions{Keyed: true}).node("a")
+	s := n.open()
+	for _, body := range []string{
+		`null`, `{"records":null}`, `{"records":[null]}`, `{"records":[{"text":"one"},{"text":null}]}`, `{"records":[{"text":"one","keyText":null}]}`,
+		`{"records":[{"text":"one","key":null}]}`, `{"records":[{"payload":null}]}`, `{"records":[{"text":"one","version":null}]}`,
+		`{"records":[{"text":"one","tombstone":null}]}`, `{"records":[{"text":"one","fingerprint":null}]}`, `{"records":[{"text":"one","texts":"two"}]}`,
+		`{"records":[{"text":"one"}],"more":1}`, `{"records":[{"text":1}]}`, `{"records":[{"text":"one"}]} {}`,
+	} {
+		into[problem](t, n.do(http.MethodPost, appendPath(1, s.FencingToken, 0, "b1"), []byte(body), "Content-Type", typeJSON), http.StatusBadRequest)
+	}
+	into[problem](t, n.do(http.MethodPost, writePath(s, "seal"), []byte(`{"message":null}`), "Content-Type", typeJSON), http.StatusBadRequest)
+	if got := n.records(""); len(got) > 0 {
+		t.Errorf("appended %s", got)
+	}
+}
+
 func TestGateway_ARepeatedBatchKeepsItsRange(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
 	a, b := w.node("a"), w.node("b")

@@ -249,7 +249,7 @@ func (n *node) append(s sessionJSON, match uint64, id string, payloads ...string
 
 func (n *node) seal(s sessionJSON, message string) reply {
 	n.t.Helper()
-	body, err := json.Marshal(sealJSON{message})
+	body, err := json.Marshal(map[string]string{"message": message})
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (g *Gateway) append(w http.ResponseWriter, r *http.Request) error {
 }
 
 type sealJSON struct {
-	Message string `json:"message"`
+	Message given[string] `json:"message"`
 }
 
 // maxSeal is the largest body of a seal: its message in JSON, every byte of it
@@ -172,7 +172,7 @@ func (g *Gateway) seal(w http.ResponseWriter, r *http.Request) error {
 		if err := fits(s, j); err != nil {
 			return nil, err
 		}
-		c, err := s.Seal(ctx, in.Message)
+		c, err := s.Seal(ctx, in.Message.value)
 		if err != nil {
 			return nil, err
 		}
