@@ -49,7 +49,7 @@ type Config struct {
 	// so that its transaction ends in time.
 	MaxBatchBytes int64
 	// PrefetchBytes bounds what a lane consumer holds undelivered, in
-	// decompressed bytes, 16 MiB by default.
+	// decompressed bytes, 32 MiB by default.
 	PrefetchBytes int64
 	// TrimAfter is how long a floor must have been durable before the lane is
 	// trimmed up to it, 5 minutes by default; negative never trims. A process
@@ -103,7 +103,7 @@ func (c *Config) prepare() (names, error) {
 	}{
 		{"MaxUnackedBytes", &c.MaxUnackedBytes, 32 << 20},
 		{"MaxBatchBytes", &c.MaxBatchBytes, 64 << 20},
-		{"PrefetchBytes", &c.PrefetchBytes, 16 << 20},
+		{"PrefetchBytes", &c.PrefetchBytes, 32 << 20},
 	} {
 		if *v.value < 0 {
 			return n, &flusso.InvalidError{What: "config of pipeline " + c.Pipeline, Reason: fmt.Sprintf("%s is %d: use a positive number of bytes, or 0 for %d", v.name, *v.value, v.def)}

@@ -41,7 +41,7 @@ func (m Mode) String() string {
 
 // Defaults and bounds of a [Config].
 const (
-	DefaultBudget    = 16 << 20
+	DefaultBudget    = 32 << 20
 	sessionTimeout   = 10 * time.Second
 	heartbeatEvery   = time.Second
 	rebalanceTimeout = 10 * time.Second

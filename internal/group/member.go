@@ -117,7 +117,7 @@ func (m *member) open() error {
 // partitionBytes bounds a fetch. The client buffers one beside what we hold,
 // and it is compressed: so a fraction of the budget.
 func partitionBytes(budget int64) int32 {
-	const smallest, largest, part = 64 << 10, 4 << 20, 8
+	const smallest, largest, part = 64 << 10, 8 << 20, 4
 	return int32(min(max(budget/part, smallest), largest))
 }
 
