@@ -44,7 +44,7 @@ func memory(e *env) bench.Report {
 		pool = append(pool, d.Batch(e.heldBatch))
 	}
 	curve := bench.Curve{Name: "memory", Title: "Memory of a process whose sink is stalled", X: "GiB behind", Y: "MiB", LogX: true}
-	series := []bench.Series{{Name: "prefetch of 16 MiB, the default"}, {Name: "prefetch of 64 MiB"}}
+	series := []bench.Series{{Name: "prefetch of 32 MiB, the default"}, {Name: "prefetch of 64 MiB"}}
 	var at flusso.Position
 	var held int64
 	var least, most float64
@@ -69,7 +69,7 @@ func memory(e *env) bench.Report {
 			}
 		}
 		e.Logf("%.2f GiB behind after %s", gib(held), time.Since(began).Round(time.Millisecond))
-		for i, prefetch := range []int64{16 << 20, 64 << 20} {
+		for i, prefetch := range []int64{32 << 20, 64 << 20} {
 			rss := e.sink(sinkProcess{Pipeline: s.name, Sink: sink, Prefetch: prefetch, Take: 1})
 			series[i].Points = append(series[i].Points, bench.Point{X: gib(held), Y: rss})
 			what := fmt.Sprintf("memory, stalled sink with %.3g GiB behind, PrefetchBytes of %d MiB", gib(held), prefetch>>20)

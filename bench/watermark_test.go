@@ -147,9 +147,21 @@ func (e *env) ackedLanes(n int) *laneSet {
 	e.Helper()
 	p := e.filledLanes(n)
 	cl := e.client()
-	tails, err := offsets.New(cl).Tails(e.Context(), p.lanes)
-	if err != nil {
-		e.Fatal(err)
+	// A commit is acknowledged before its markers are in every lane.
+	tails := map[topics.Lane]offsets.Tail{}
+	for deadline := time.Now().Add(time.Minute); len(tails) == 0; {
+		var err error
+		if tails, err = offsets.New(cl).Tails(e.Context(), p.lanes); err != nil {
+			e.Fatal(err)
+		}
+		for lane, t := range tails {
+			if t.Err == nil && !t.Found && time.Now().Before(deadline) {
+				clear(tails)
+				break
+			} else if !t.Found {
+				e.Fatalf("topic %s holds no batch: %v", lane.Topic(), t.Err)
+			}
+		}
 	}
 	p.tails = tails
 	group, ctx := errgroup.WithContext(e.Context())

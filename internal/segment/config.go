@@ -59,6 +59,9 @@ const concurrentBackoff = 2 * time.Millisecond
 // connection: kgo's default of 5 s is half a transaction.
 const metadataMinAge = 250 * time.Millisecond
 
+// linger is longer than the encoding of a segment takes.
+const linger = 100 * time.Millisecond
+
 // Config describes a session. Lease and one of Opts and ClientOpts are required.
 type Config struct {
 	// Lease is the prefix of the transactional ids Lease.0 to Lease.3: who
@@ -158,7 +161,9 @@ func (c Config) opts(i int) []kgo.Opt {
 		kgo.TransactionalID(c.id(i)),
 		kgo.TransactionTimeout(c.TransactionTimeout),
 		kgo.ConcurrentTransactionsBackoff(concurrentBackoff),
-		kgo.ProducerLinger(0),
+		// Record batches fill up while a segment is encoded; the flush behind its
+		// last record ends the wait for more.
+		kgo.ProducerLinger(linger),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// The window and the size of a segment bound what is buffered; a
