@@ -103,7 +103,7 @@ func (s *Session) full(bytes uint64) error {
 // half of what may be. Earlier than that nobody needs to act, and at the end
 // appends are refused.
 func (s *Session) warnHalf(unsealed uint64, others []uint64) {
-	half := unsealed > s.settings.MaxUnsealedBytes/2
+	half := halfFull(s.settings, unsealed)
 	if half && !s.tail.half {
 		s.client.cfg.Logger.Warn("more than half of what may wait for a commit does: seal the stream; `flusso-kafka-admin feed describe` shows what waits", "feed", s.feed,
 			"unsealed", unsealed, "limit", s.settings.MaxUnsealedBytes, "stream", s.stream, "others", others, "err", s.trouble())

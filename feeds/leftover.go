@@ -216,9 +216,7 @@ func (c *Client) tidyStreams(ctx context.Context, feed topics.Feed, settings Set
 			return fmt.Errorf("remove what no commit of feed %s leads to: %w", feed, err)
 		}
 	}
-	if removed > 0 {
-		c.cfg.Logger.Info("removed what no commit leads to", "feed", feed, "objects", removed)
-	}
+	c.removedLeftovers(feed, removed)
 	return nil
 }
 
@@ -245,15 +243,15 @@ func (c *Client) tidyAll(ctx context.Context, feed topics.Feed, held *lease) (er
 			err = &LeftoversError{Feed: feed.String(), Cause: err}
 		}
 	}()
-	any := false
-	err = c.leftovers(ctx, feed, func(*bucket.Bucket, string) error {
-		any = true
-		return errStopped
-	})
-	if err != nil && !errors.Is(err, errStopped) || !any {
-		return err
-	}
 	if held == nil {
+		any := false
+		err = c.leftovers(ctx, feed, func(*bucket.Bucket, string) error {
+			any = true
+			return errStopped
+		})
+		if err != nil && !errors.Is(err, errStopped) || !any {
+			return err
+		}
 		if held, err = c.administer(ctx, feed); err != nil {
 			return err
 		}
@@ -261,8 +259,14 @@ func (c *Client) tidyAll(ctx context.Context, feed topics.Feed, held *lease) (er
 	}
 	removed := 0
 	err = c.leftovers(ctx, feed, remove(ctx, &removed))
-	c.cfg.Logger.Info("removed what no commit leads to", "feed", feed, "objects", removed)
+	c.removedLeftovers(feed, removed)
 	return err
+}
+
+func (c *Client) removedLeftovers(feed topics.Feed, objects int) {
+	if objects > 0 {
+		c.cfg.Logger.Info("removed what no commit leads to", "feed", feed, "objects", objects)
+	}
 }
 
 // isOpen reports whether a session may be at work.

@@ -113,7 +113,9 @@ func (d Description) Unsealed() uint64 {
 }
 
 // HalfFull reports whether more than half of what may wait for a commit does.
-func (d Description) HalfFull() bool { return d.Unsealed() > d.Settings.MaxUnsealedBytes/2 }
+func (d Description) HalfFull() bool { return halfFull(d.Settings, d.Unsealed()) }
+
+func halfFull(s Settings, unsealed uint64) bool { return unsealed > s.MaxUnsealedBytes/2 }
 
 // tailOf returns the newest append of a stream that is open, which the WAL
 // knows; all of it is zero where the stream is empty. It is a [*HoleError]

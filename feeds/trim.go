@@ -103,26 +103,18 @@ func (s *Session) housekeep() {
 		if err != nil && s.life.Err() == nil {
 			s.client.cfg.Logger.Warn("keep the bucket and the WAL of a feed tidy: it is tried again", "feed", s.feed, "err", err)
 		}
-		var due <-chan time.Time
 		if err != nil {
 			again = time.Now().Add(longestPause)
 		}
-		var timer *time.Timer
+		var due <-chan time.Time // never
 		if !again.IsZero() {
-			timer = time.NewTimer(time.Until(again) + markersPoll)
-			due = timer.C
+			due = time.After(time.Until(again) + markersPoll)
 		}
 		select {
 		case <-due:
 		case <-s.settledOne:
 		case <-s.life.Done():
-			if timer != nil {
-				timer.Stop()
-			}
 			return
-		}
-		if timer != nil {
-			timer.Stop()
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/group"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
@@ -103,7 +104,7 @@ func (c *Config) prepare() (names, error) {
 	}{
 		{"MaxUnackedBytes", &c.MaxUnackedBytes, 32 << 20},
 		{"MaxBatchBytes", &c.MaxBatchBytes, 64 << 20},
-		{"PrefetchBytes", &c.PrefetchBytes, 32 << 20},
+		{"PrefetchBytes", &c.PrefetchBytes, group.DefaultBudget},
 	} {
 		if *v.value < 0 {
 			return n, &flusso.InvalidError{What: "config of pipeline " + c.Pipeline, Reason: fmt.Sprintf("%s is %d: use a positive number of bytes, or 0 for %d", v.name, *v.value, v.def)}

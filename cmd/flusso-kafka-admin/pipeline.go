@@ -63,6 +63,17 @@ func (t *target) run(ctx context.Context, do func(context.Context, *cluster) err
 	if err != nil {
 		return err
 	}
+	return t.connected(ctx, func(ctx context.Context, client *connect.Client) error {
+		c := &cluster{Client: client, admin: kadm.NewClient(client.Client), store: offsets.New(client.Client), pipeline: p}
+		if c.lanes, err = t.lanes(ctx, c); err != nil {
+			return err
+		}
+		return do(ctx, c)
+	}, extra...)
+}
+
+// connected connects and has do answer, within the timeout.
+func (t *target) connected(ctx context.Context, do func(context.Context, *connect.Client) error, extra ...kgo.Opt) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	client, err := t.Dial(ctx, extra...)
@@ -70,12 +81,7 @@ func (t *target) run(ctx context.Context, do func(context.Context, *cluster) err
 		return err
 	}
 	defer client.Close()
-	c := &cluster{Client: client, admin: kadm.NewClient(client.Client), store: offsets.New(client.Client), pipeline: p}
-	c.lanes, err = t.lanes(ctx, c)
-	if err == nil {
-		err = do(ctx, c)
-	}
-	return client.Explain(ctx, err)
+	return client.Explain(ctx, do(ctx, client))
 }
 
 // check refuses what no cluster needs to be asked about.

@@ -89,14 +89,9 @@ func (t *topicTarget) runFeed(cmd *cobra.Command, do func(context.Context, *topi
 	if _, err := feed.Specs(t.options); err != nil {
 		return usageError{err}
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), t.timeout)
-	defer cancel()
-	client, err := t.Dial(ctx, extra...)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return client.Explain(ctx, do(ctx, &topicCluster{Client: client, feed: feed}))
+	return t.connected(cmd.Context(), func(ctx context.Context, client *connect.Client) error {
+		return do(ctx, &topicCluster{Client: client, feed: feed})
+	}, extra...)
 }
 
 // sinks are those of the pipeline.

@@ -92,7 +92,7 @@ func decodeRecords(kind string, body []byte, p *params) ([]feeds.Record, error) 
 }
 
 type batchJSON struct {
-	Records []given[batchRecordJSON] `json:"records"`
+	Records []*batchRecordJSON `json:"records"`
 }
 
 type batchRecordJSON struct {
@@ -105,8 +105,8 @@ type batchRecordJSON struct {
 	Fingerprint given[[]byte] `json:"fingerprint"`
 }
 
-// given is a value that may be left out and may not be null, which would say
-// nothing of what its producer meant.
+// given is a plain value that may be left out and may not be null, which would
+// say nothing of what its producer meant.
 type given[T any] struct {
 	value T
 	is    bool
@@ -114,9 +114,16 @@ type given[T any] struct {
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (g *given[T]) UnmarshalJSON(text []byte) error {
+	if string(text) == null {
+		return errNull
+	}
 	g.is = true
-	return strictly(text, &g.value)
+	return json.Unmarshal(text, &g.value)
 }
+
+const null = "null"
+
+var errNull = errors.New("null is no value here: leave it out, or give one")
 
 func decodeJSON(body []byte) ([]feeds.Record, error) {
 	var b batchJSON
@@ -127,12 +134,14 @@ func decodeJSON(body []byte) ([]feeds.Record, error) {
 		return nil, badRequest.problem("the body is no batch: records is missing")
 	}
 	all := make([]feeds.Record, len(b.Records))
-	for i, record := range b.Records {
-		in := record.value
+	for i, in := range b.Records {
 		bad := func(reason string) ([]feeds.Record, error) {
 			p := badRequest.problem("record %d of the batch: %s", i, reason)
 			p.Record = &i
 			return nil, p
+		}
+		if in == nil {
+			return bad(errNull.Error())
 		}
 		r := feeds.Record{Tombstone: in.Tombstone.value}
 		switch {
@@ -168,8 +177,8 @@ func decodeJSON(body []byte) ([]feeds.Record, error) {
 
 // strictly reads one JSON value with known members alone.
 func strictly(body []byte, into any) error {
-	if string(bytes.TrimSpace(body)) == "null" {
-		return errors.New("null is no value here: leave it out, or give one")
+	if string(bytes.TrimSpace(body)) == null {
+		return errNull
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
