@@ -171,8 +171,8 @@ var rules = []rule{
 		why: "the adapter under the suite, on any broker",
 	},
 	{
-		pkg: "internal/feedtest", ours: []string{"", "feeds"}, others: []string{twmb}, test: true,
-		why: "processes that write a feed and are killed, on any broker",
+		pkg: "internal/feedtest", ours: []string{"", "feeds"}, others: []string{twmb, "github.com/prometheus/procfs"}, test: true,
+		why: "processes that write a feed and are killed, on any broker, or tell how much memory they take",
 	},
 	{
 		pkg: "internal/status", ours: []string{"", "topics", "offsets", "requests", "watermark", "internal/kafkaerr", "internal/lease", "internal/members"},

@@ -38,7 +38,7 @@ func curve(e *env) bench.Report {
 			moved := bench.MovedBy(bs, 1)
 			_, took, err := f.run(ctx, bs, 0)
 			return bench.Sample{Moved: moved, Values: map[string]float64{
-				rate: float64(moved.Bytes) / 1e6 / took.Seconds(), "batches": float64(n) / took.Seconds(),
+				rate: rateOf(moved.Bytes, took), "batches": float64(n) / took.Seconds(),
 			}}, err
 		}
 	}, ours, raw)
@@ -232,27 +232,15 @@ func (e *env) rawFlow() *flow {
 	topic := e.topics(1)[0]
 	producer := e.client(rawProducer(0)...)
 	consumer := e.client(rawConsumer(e.name(), topic)...)
-	var once sync.Once
-	var failed error
-	promise := func(_ *kgo.Record, err error) {
-		if err != nil {
-			once.Do(func() { failed = err })
-		}
-	}
+	sent := &sending{cl: producer}
 	f := &flow{
 		send: func(ctx context.Context, b *flusso.Batch) error {
 			for _, r := range records(b, topic) {
-				producer.Produce(ctx, r, promise)
+				sent.produce(ctx, r)
 			}
 			return nil
 		},
-		settled: func(ctx context.Context) error {
-			if err := producer.Flush(ctx); err != nil {
-				return err
-			}
-			once.Do(func() {}) // orders the reading behind the promises
-			return failed
-		},
+		settled: sent.flush,
 	}
 	records := 0
 	return e.receiving(f, func(ctx context.Context) error {

@@ -169,7 +169,7 @@ func (m *meter) saw(bytes int) {
 func (m *meter) sample() bench.Sample {
 	took := time.Since(m.began)
 	return bench.Sample{Moved: m.moved, Values: map[string]float64{
-		rate:   float64(m.moved.Bytes-m.before.Bytes) / 1e6 / took.Seconds(),
+		rate:   rateOf(m.moved.Bytes-m.before.Bytes, took),
 		allocs: float64(mallocs()-m.mallocs) / float64(m.moved.Records-m.before.Records),
 		waited: ms(m.waited),
 	}}

@@ -63,6 +63,15 @@ func (d *Documents) Batch(n int) *flusso.Batch {
 	return b
 }
 
+// Batches returns so many of n upserts each.
+func (d *Documents) Batches(count, n int) []*flusso.Batch {
+	out := make([]*flusso.Batch, count)
+	for i := range out {
+		out[i] = d.Batch(n)
+	}
+	return out
+}
+
 // At returns a copy of a batch at a position. They share the documents.
 func At(b *flusso.Batch, position flusso.Position) *flusso.Batch {
 	c := *b

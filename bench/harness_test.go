@@ -239,12 +239,7 @@ type feed struct {
 }
 
 func (e *env) feed() *feed {
-	d := bench.NewDocuments(1, e.size)
-	f := &feed{}
-	for range max(e.pool/(e.size*e.batch), 1) {
-		f.pool = append(f.pool, d.Batch(e.batch))
-	}
-	return f
+	return &feed{pool: bench.NewDocuments(1, e.size).Batches(max(e.pool/(e.size*e.batch), 1), e.batch)}
 }
 
 // take returns the next n batches.

@@ -140,11 +140,7 @@ func (e *env) backlogs() []*backlogged {
 		sinks = append(sinks, fmt.Sprintf("behind-%d", n))
 	}
 	s := e.stream(func(cfg *kafka.Config) { cfg.SegmentBytes = 128 << 10 }, sinks...)
-	d := bench.NewDocuments(1, 64)
-	pool := make([]*flusso.Batch, 4096)
-	for i := range pool {
-		pool[i] = d.Batch(1)
-	}
+	pool := bench.NewDocuments(1, 64).Batches(4096, 1)
 	cl := e.client()
 	store := offsets.New(cl)
 	p, err := topics.NewPipeline(s.name)
@@ -158,13 +154,7 @@ func (e *env) backlogs() []*backlogged {
 		if err != nil {
 			e.Fatal(err)
 		}
-		var last *flusso.Future
-		for k := range n {
-			if last, err = producer.Submit(e.Context(), bench.At(pool[k%len(pool)], flusso.Position(k+1))); err != nil {
-				e.Fatal(err)
-			}
-		}
-		if _, err := last.Wait(e.Context()); err != nil {
+		if err := fill(e.Context(), producer, n, inTurn(pool)); err != nil {
 			e.Fatal(err)
 		}
 		l, err := p.Lane(sinks[i])

@@ -51,6 +51,7 @@ var rows = []struct {
 	{"deliver", deliver},
 	{"stalled", stalled},
 	{"curve", curve},
+	{"append", appended},
 	{"watermark", watermark},
 	{"lag", lag},
 	{"start", start},

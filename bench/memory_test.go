@@ -1,13 +1,10 @@
 package bench_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -15,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -38,11 +36,7 @@ func memory(e *env) bench.Report {
 	if err != nil {
 		e.Fatal(err)
 	}
-	d := bench.NewDocuments(1, e.heldSize)
-	var pool []*flusso.Batch
-	for range max(e.pool/(e.heldSize*e.heldBatch), 1) {
-		pool = append(pool, d.Batch(e.heldBatch))
-	}
+	pool := bench.NewDocuments(1, e.heldSize).Batches(max(e.pool/(e.heldSize*e.heldBatch), 1), e.heldBatch)
 	curve := bench.Curve{Name: "memory", Title: "Memory of a process whose sink is stalled", X: "GiB behind", Y: "MiB", LogX: true}
 	series := []bench.Series{{Name: "prefetch of 32 MiB, the default"}, {Name: "prefetch of 64 MiB"}}
 	var at flusso.Position
@@ -106,20 +100,8 @@ func (e *env) outstandingRows(r bench.Report) bench.Report {
 	if err != nil {
 		e.Fatal(err)
 	}
-	d := bench.NewDocuments(2, e.size)
-	pool := make([]*flusso.Batch, 4096)
-	for i := range pool {
-		pool[i] = d.Batch(1)
-	}
-	var last *flusso.Future
-	for i := range e.outstanding {
-		f, err := p.Submit(e.Context(), bench.At(pool[i%len(pool)], flusso.Position(i+1)))
-		if err != nil {
-			e.Fatal(err)
-		}
-		last = f
-	}
-	if _, err := last.Wait(e.Context()); err != nil {
+	pool := bench.NewDocuments(2, e.size).Batches(4096, 1)
+	if err := fill(e.Context(), p, e.outstanding, inTurn(pool)); err != nil {
 		e.Fatal(err)
 	}
 	few := e.sink(sinkProcess{Pipeline: s.name, Sink: sink, Take: 1})
@@ -221,10 +203,10 @@ func runSink(text string) error {
 		held = append(held, d)
 	}
 	// Full is when it has hardly grown for a while.
-	most, err := status("VmHWM")
+	most, err := mostMemory()
 	for since := time.Now(); err == nil && time.Since(since) < p.Settle; <-tick.C {
 		var now int64
-		if now, err = status("VmHWM"); now > most+most/50 {
+		if now, err = mostMemory(); now > most+most/50 {
 			most, since = now, time.Now()
 		}
 	}
@@ -236,20 +218,12 @@ func runSink(text string) error {
 	return err
 }
 
-// status reads a number of KiB of this process.
-func status(name string) (int64, error) {
-	text, err := os.ReadFile("/proc/self/status")
+// mostMemory is the most that this process had, in KiB.
+func mostMemory() (int64, error) {
+	self, err := procfs.Self()
 	if err != nil {
 		return 0, err
 	}
-	return field(bytes.NewReader(text), name)
-}
-
-func field(from io.Reader, name string) (int64, error) {
-	for lines := bufio.NewScanner(from); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
-			return strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB")), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("the system does not tell %s of a process", name)
+	status, err := self.NewStatus()
+	return int64(status.VmHWM >> 10), err
 }

@@ -59,15 +59,7 @@ func others(e *env) bench.Report {
 	}
 	oursOne := one(func(ctx context.Context, b *flusso.Batch) error { _, err := lane.Publish(ctx, b); return err })
 	oursAll := func(ctx context.Context, bs []*flusso.Batch) error {
-		var last *flusso.Future
-		for _, b := range bs {
-			var err error
-			if last, err = lane.Submit(ctx, b); err != nil {
-				return err
-			}
-		}
-		_, err := last.Wait(ctx) // futures resolve in order
-		return err
+		return fill(ctx, lane, len(bs), func(i int) *flusso.Batch { return bs[i] })
 	}
 	var r bench.Report
 	batches := e.feed()

@@ -33,6 +33,8 @@ const rawLinger = 5 * time.Millisecond
 // rate is of keys and documents, counted for each lane.
 const rate = "MB/s"
 
+func rateOf(bytes int64, took time.Duration) float64 { return float64(bytes) / 1e6 / took.Seconds() }
+
 type mover = func(context.Context, []*flusso.Batch) error
 
 // timed is a mover for [env.calibrate].
@@ -56,6 +58,6 @@ func throughput(batches *feed, n, lanes int, move mover) bench.Side {
 		began := time.Now()
 		err := move(ctx, bs)
 		took := time.Since(began)
-		return bench.Sample{Moved: moved, Values: map[string]float64{rate: float64(moved.Bytes) / 1e6 / took.Seconds()}}, err
+		return bench.Sample{Moved: moved, Values: map[string]float64{rate: rateOf(moved.Bytes, took)}}, err
 	}
 }

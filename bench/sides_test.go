@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/bench"
 )
 
 // window is what both sides may have in flight: the default of ours.
@@ -51,26 +52,40 @@ func records(b *flusso.Batch, topics ...string) []*kgo.Record {
 	return out
 }
 
+// sending is a client that produces by hand, and notes the first failure.
+type sending struct {
+	cl     *kgo.Client
+	once   sync.Once
+	failed error
+}
+
+func (s *sending) produce(ctx context.Context, r *kgo.Record) { s.cl.Produce(ctx, r, s.promise) }
+
+func (s *sending) promise(_ *kgo.Record, err error) {
+	if err != nil {
+		s.once.Do(func() { s.failed = err })
+	}
+}
+
+// flush returns when the last record is acknowledged.
+func (s *sending) flush(ctx context.Context) error {
+	if err := s.cl.Flush(ctx); err != nil {
+		return err
+	}
+	s.once.Do(func() {}) // orders the reading behind the promises
+	return s.failed
+}
+
 // produce writes batches to all topics by hand and returns when the last
 // record is acknowledged.
 func produce(ctx context.Context, cl *kgo.Client, batches []*flusso.Batch, topics ...string) error {
-	var once sync.Once
-	var failed error
-	promise := func(_ *kgo.Record, err error) {
-		if err != nil {
-			once.Do(func() { failed = err })
-		}
-	}
+	s := sending{cl: cl}
 	for _, b := range batches {
 		for _, r := range records(b, topics...) {
-			cl.Produce(ctx, r, promise)
+			s.produce(ctx, r)
 		}
 	}
-	if err := cl.Flush(ctx); err != nil {
-		return err
-	}
-	once.Do(func() {}) // orders the reading behind the promises
-	return failed
+	return s.flush(ctx)
 }
 
 // submit publishes batches to all sinks and returns when the last one is durable.
@@ -97,4 +112,22 @@ func submit(ctx context.Context, p flusso.Producer[flusso.Commit], batches []*fl
 		}
 	}
 	return nil
+}
+
+// fill publishes n batches to a lane and returns when the last one is durable.
+func fill(ctx context.Context, p flusso.Producer[flusso.LaneItem], n int, batch func(i int) *flusso.Batch) error {
+	var last *flusso.Future
+	for i := range n {
+		var err error
+		if last, err = p.Submit(ctx, batch(i)); err != nil {
+			return err
+		}
+	}
+	_, err := last.Wait(ctx) // futures resolve in order
+	return err
+}
+
+// inTurn takes the batches of a pool in turn, at positions that rise from 1 on.
+func inTurn(pool []*flusso.Batch) func(i int) *flusso.Batch {
+	return func(i int) *flusso.Batch { return bench.At(pool[i%len(pool)], flusso.Position(i+1)) }
 }

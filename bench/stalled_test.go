@@ -84,7 +84,7 @@ func (s *site) timed(n int) time.Duration {
 
 func (s *site) measure(ctx context.Context, n int) (bench.Sample, error) {
 	moved, took, err := s.move(ctx, n)
-	return bench.Sample{Moved: moved, Values: map[string]float64{rate: float64(moved.Bytes) / 1e6 / took.Seconds()}}, err
+	return bench.Sample{Moved: moved, Values: map[string]float64{rate: rateOf(moved.Bytes, took)}}, err
 }
 
 // move publishes n batches and tells how long that took. Behind it nothing is

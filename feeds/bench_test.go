@@ -5,14 +5,7 @@ import (
 
 	"github.com/flusso/flusso-kafka/internal/embedded"
 	"github.com/flusso/flusso-kafka/internal/feedtest"
-	"github.com/flusso/flusso-kafka/internal/kfaketest"
 )
-
-// BenchmarkAppendAsync appends records of 1 KiB, and produces the same by a
-// plain idempotent producer in turn: what a feed costs above Kafka itself.
-func BenchmarkAppendAsync(b *testing.B) {
-	feedtest.Throughput(b, kfaketest.NewTCP(b).Addrs()...)
-}
 
 // BenchmarkMemory appends 1 GiB in a process of its own, with the bucket down
 // and with a flusher at work, and prints what that process holds [E11]. The

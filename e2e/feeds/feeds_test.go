@@ -59,8 +59,3 @@ func TestModelOfProcesses(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkAppendAsync compares a feed with a plain idempotent producer.
-func BenchmarkAppendAsync(b *testing.B) {
-	feedtest.Throughput(b, containers.Shared(b).Addr())
-}

@@ -1,7 +1,6 @@
 package feedtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,10 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flusso/flusso-kafka/feeds"
@@ -172,21 +171,10 @@ func (l load) run(ctx context.Context) error {
 
 // resident is the memory of this process in MiB, now and the most so far.
 func resident() (now, most int, err error) {
-	status, err := os.ReadFile("/proc/self/status")
+	self, err := procfs.Self()
 	if err != nil {
 		return 0, 0, err
 	}
-	for line := range strings.Lines(string(bytes.TrimSpace(status))) {
-		var n int
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &n); err == nil {
-			now = n >> 10
-		}
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &n); err == nil {
-			most = n >> 10
-		}
-	}
-	if now == 0 || most == 0 {
-		return 0, 0, fmt.Errorf("no VmRSS or VmHWM in /proc/self/status")
-	}
-	return now, most, nil
+	status, err := self.NewStatus()
+	return int(status.VmRSS >> 20), int(status.VmHWM >> 20), err
 }
