@@ -16,14 +16,7 @@ import (
 
 // The ceilings are what the paths take today, so that nothing is added unseen.
 func TestAllocations(t *testing.T) {
-	p, err := topics.NewPipeline("orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lane, err := p.Lane("audit")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lane := auditLane(t)
 	batch := &flusso.Batch{Position: 7, Changes: 64}
 	for i := range 64 {
 		batch.Envelopes = append(batch.Envelopes, flusso.Envelope{

@@ -32,17 +32,23 @@ type laneWorld struct {
 	last     wire.Header
 }
 
+func auditLane(t testing.TB) topics.Lane {
+	t.Helper()
+	p, err := topics.NewPipeline("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane, err := p.Lane("audit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lane
+}
+
 func laneBubble(t *testing.T, f func(t *testing.T, w *laneWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p, err := topics.NewPipeline("orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		lane, err := p.Lane("audit")
-		if err != nil {
-			t.Fatal(err)
-		}
+		lane := auditLane(t)
 		k := kfaketest.New(t)
 		k.CreateTopic(t, lane.Topic())
 		cl := k.Client(t)

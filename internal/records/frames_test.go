@@ -37,17 +37,22 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// What other programs write and read is what the vectors say, however it is
-// read: from a pipe, or from memory.
-func TestFrames_Vectors(t *testing.T) {
+func readVectors(t *testing.T) (vectors []vector) {
+	t.Helper()
 	text, err := os.ReadFile("testdata/frames.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var vectors []vector
 	if err := json.Unmarshal(text, &vectors); err != nil {
 		t.Fatal(err)
 	}
+	return vectors
+}
+
+// What other programs write and read is what the vectors say, however it is
+// read: from a pipe, or from memory.
+func TestFrames_Vectors(t *testing.T) {
+	vectors := readVectors(t)
 	if len(vectors) < 10 {
 		t.Fatalf("%d vectors", len(vectors))
 	}
@@ -101,14 +106,7 @@ func TestFrames_AreThoseOfTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("testdata/frames.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var vectors []vector
-	if err := json.Unmarshal(text, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	vectors := readVectors(t)
 	if first := vectors[0].Input; !strings.Contains(string(doc), "\n"+first+"\n") {
 		t.Errorf("docs/record-input.md does not show %s", first)
 	}
