@@ -104,7 +104,8 @@ type Consumer[T any] interface {
 // concurrently and by any goroutine.
 type Delivery[T any] interface {
 	// Item returns what was received. The receiver owns it: an item that is
-	// redelivered is another copy.
+	// redelivered is another copy. Documents that came together may share one
+	// block of memory, so that a clone is better for what is kept for long.
 	Item() T
 
 	// Ack records that the item is applied. Items ack in any order; the

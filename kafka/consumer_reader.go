@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -61,19 +60,20 @@ func (l *laneReader) Attach(ctx context.Context, c group.Committed) (group.Start
 	if err != nil {
 		return none, l.attachErr(err)
 	}
-	a := assembler{lane: l.lane, mark: mark}
+	// An offset set by hand may lie within an item: it comes whole.
+	unknown := d.Sequence == 0 && mark.sequence == 0
+	if unknown { // no item ends below it
+		mark.end = ends[l.lane].Start
+	}
+	again := func(behind laneMark) group.Reading[flusso.LaneItem, laneMark] {
+		a := assembler{lane: l.lane, mark: behind, any: unknown && behind.sequence == 0 && behind.end > 0}
+		return group.Reading[flusso.LaneItem, laneMark]{Offset: behind.end, LeaderEpoch: behind.leaderEpoch, Read: a.read}
+	}
 	start := group.Start[flusso.LaneItem, laneMark]{
-		Offset: d.Offset, LeaderEpoch: -1, Floor: d.Offset, Mark: mark, Read: a.read,
+		Reading: again(mark), Floor: d.Offset, Mark: mark, Again: again,
 		Commit: commit.State == offsets.Missing && mark.sequence > 0, // the mirror had it: the group expired
 	}
-	if d.Sequence == 0 {
-		// An offset set by hand may lie within an item: it comes whole.
-		start.Offset = min(start.Offset, mark.end)
-		if mark.sequence == 0 { // no item ends below it
-			start.Offset = ends[l.lane].Start
-			a.any = start.Offset > 0
-		}
-	}
+	start.LeaderEpoch = -1
 	if commit.State == offsets.Present && commit.Offset == start.Offset {
 		start.LeaderEpoch = commit.LeaderEpoch
 	}
@@ -139,33 +139,6 @@ func (l *laneReader) withNext(ctx context.Context, err error) error {
 	return err
 }
 
-// Copy implements [group.Reader].
-func (*laneReader) Copy(item flusso.LaneItem) flusso.LaneItem {
-	switch it := item.(type) {
-	case *flusso.Batch:
-		b := *it
-		b.Envelopes = slices.Clone(it.Envelopes)
-		size := 0
-		for i := range b.Envelopes {
-			size += len(b.Envelopes[i].Document)
-		}
-		documents := make([]byte, 0, size) // one for all
-		for i := range b.Envelopes {
-			e := &b.Envelopes[i]
-			if e.Document == nil {
-				continue
-			}
-			from := len(documents)
-			documents = append(documents, e.Document...)
-			e.Document = documents[from:len(documents):len(documents)]
-		}
-		return &b
-	case *flusso.SnapshotComplete:
-		return &flusso.SnapshotComplete{Indexes: slices.Clone(it.Indexes)}
-	}
-	return item
-}
-
 // Commit implements [group.Reader].
 func (l *laneReader) Commit(floor flusso.Offset, mark laneMark, _ []laneMark) group.Commit {
 	return group.Commit{
@@ -192,6 +165,9 @@ func (l *laneReader) Broken(ctx context.Context, next flusso.Offset, mark laneMa
 		gap.Cause = "topic recreated"
 	default:
 		gap.Cause = "out of the log's range"
+		if errors.Is(err, group.ErrRewritten) {
+			gap.Cause = group.ErrRewritten.Error()
+		}
 	}
 	if ends, eerr := l.store.Ends(ctx, []topics.Lane{l.lane}); eerr == nil {
 		e := ends[l.lane]

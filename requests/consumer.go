@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -103,13 +102,16 @@ func (q *reader) Attach(ctx context.Context, c group.Committed) (group.Start[flu
 			return none, q.gap(at, start, "below the log start")
 		}
 	}
-	return group.Start[flusso.Request, mark]{
-		Offset: at, LeaderEpoch: leaderEpoch, Floor: at,
-		Mark: mark{offset: at - 1, leaderEpoch: leaderEpoch, topicID: c.TopicID},
-		Read: func(r *kgo.Record, add func(group.Item[flusso.Request, mark])) (int64, error) {
-			return 0, q.read(r, c.TopicID, acked, add)
-		},
-	}, nil
+	behind := func(m mark) group.Reading[flusso.Request, mark] {
+		return group.Reading[flusso.Request, mark]{
+			Offset: m.offset + 1, LeaderEpoch: m.leaderEpoch,
+			Read: func(r *kgo.Record, add func(group.Item[flusso.Request, mark])) (int64, error) {
+				return 0, q.read(r, c.TopicID, acked, add)
+			},
+		}
+	}
+	before := mark{offset: at - 1, leaderEpoch: leaderEpoch, topicID: c.TopicID}
+	return group.Start[flusso.Request, mark]{Reading: behind(before), Floor: at, Mark: before, Again: behind}, nil
 }
 
 func (q *reader) read(r *kgo.Record, topicID [16]byte, acked map[flusso.Offset]bool, add func(group.Item[flusso.Request, mark])) error {
@@ -140,14 +142,6 @@ func (q *reader) read(r *kgo.Record, topicID [16]byte, acked map[flusso.Offset]b
 	return nil
 }
 
-// Copy implements [group.Reader].
-func (*reader) Copy(request flusso.Request) flusso.Request {
-	if b, ok := request.(*flusso.Backfill); ok {
-		return &flusso.Backfill{Sink: b.Sink, Indexes: slices.Clone(b.Indexes)}
-	}
-	return request
-}
-
 // Commit implements [group.Reader].
 func (q *reader) Commit(floor flusso.Offset, m mark, above []mark) group.Commit {
 	acked := make([]flusso.Offset, len(above))
@@ -168,6 +162,9 @@ func (q *reader) Broken(ctx context.Context, next flusso.Offset, _ mark, err err
 		cause = "topic deleted"
 	case kafkaerr.Recreated:
 		cause = "topic recreated"
+	}
+	if errors.Is(err, group.ErrRewritten) {
+		cause = group.ErrRewritten.Error()
 	}
 	to, serr := group.ListOffset(ctx, q.lookup, q.pipeline.RequestsTopic(), group.Earliest)
 	if serr != nil {

@@ -71,6 +71,8 @@ type Config struct {
 	Budget int64
 	Logger *slog.Logger // nil for none
 	Hooks  Hooks
+
+	seeking func() // tests: called when it is decided where to read again, before the client is told
 }
 
 // Hooks are told what happens, for metrics. Each may be nil; none may block
@@ -119,25 +121,34 @@ type Commit struct {
 }
 
 // Start is where an attach begins.
-type Start[T, M any] struct {
-	Offset      flusso.Offset // first offset to read
-	LeaderEpoch int32         // known for Offset, -1 otherwise: the log is checked against it
-	Floor       flusso.Offset // everything below is acked
-	Mark        M             // of the last item below Floor
+type Start[T any, M comparable] struct {
+	Reading[T, M]
+	Floor flusso.Offset // everything below is acked
+	Mark  M             // of the last item below Floor
 	// Commit says that the group does not have the floor on record, though
 	// everything below it is acked: it is committed at once, since there may
 	// be nothing left to ack.
 	Commit bool
+	// Again reads once more what lies behind the item of a mark, Mark or one
+	// that this attach has read: who received an item owns it, so that one
+	// which comes again comes from the log. It must not block.
+	Again func(behind M) Reading[T, M]
+}
+
+// Reading is a place in the log, and how items are made of what is there.
+type Reading[T any, M comparable] struct {
+	Offset      flusso.Offset // first offset to read
+	LeaderEpoch int32         // known for Offset, -1 otherwise: the log is checked against it
 	// Read takes every record from Offset on, control records included, in
-	// order, and adds the items that are whole. It belongs to this attach
-	// alone. Its error ends the consumer. pending is the size of what it holds
-	// of an item that is not whole yet, in bytes.
+	// order, and adds the items that are whole. It is used once. Its error ends
+	// the consumer. pending is the size of what it holds of an item that is not
+	// whole yet, in bytes.
 	Read func(r *kgo.Record, add func(Item[T, M])) (pending int64, err error)
 }
 
 // Item is something to deliver.
-type Item[T, M any] struct {
-	Item  T
+type Item[T any, M comparable] struct {
+	Item  T // shares memory with nothing that is used again
 	Mark  M
 	End   flusso.Offset // the offset after its last record
 	Size  int64         // bytes of the prefetch budget it takes
@@ -145,18 +156,15 @@ type Item[T, M any] struct {
 }
 
 // Reader is what consumers of different topics differ in.
-type Reader[T, M any] interface {
+type Reader[T any, M comparable] interface {
 	// Attach decides where to begin, given what is committed. It may ask the
 	// brokers. Errors that are not passing ones end the consumer.
 	Attach(ctx context.Context, c Committed) (Start[T, M], error)
-	// Copy returns a copy that shares no memory with the item: the receiver owns
-	// what it gets, and the item may have to be delivered again as it was.
-	Copy(item T) T
 	// Commit says what to commit for a floor: mark belongs to the last item
 	// below it, above to items acked above it. It must not block.
 	Commit(floor flusso.Offset, mark M, above []M) Commit
 	// Broken turns what ended the reading at an offset (out of range,
-	// truncated, topic recreated or deleted) into the error that the consumer
+	// truncated, topic recreated or deleted, [ErrRewritten]) into the error that the consumer
 	// returns from then on. mark belongs to the floor.
 	Broken(ctx context.Context, next flusso.Offset, mark M, err error) error
 }
@@ -203,6 +211,10 @@ func (e *RefusedError) Error() string {
 }
 
 func (e *RefusedError) Unwrap() error { return e.Cause }
+
+// ErrRewritten says that the log holds something else by now where an item was
+// that comes again.
+var ErrRewritten = errors.New("the log was written anew")
 
 var (
 	errNotAttached = errors.New("not attached")

@@ -24,7 +24,7 @@ import (
 // reply is lost. Each time it attaches again, deliveries not acked durably end
 // and come again. It ends for good when it is superseded, when what it should
 // read next is gone, and when it is closed.
-type Consumer[T, M any] struct {
+type Consumer[T any, M comparable] struct {
 	cfg       Config
 	keepAcked bool
 	reader    Reader[T, M]
@@ -50,7 +50,9 @@ type Consumer[T, M any] struct {
 	member   *member
 	epoch    uint64 // of the attach; counts all
 	attached bool
-	read     func(*kgo.Record, func(Item[T, M])) (int64, error)
+	again    func(behind M) Reading[T, M]
+	reading  *reading[T, M]
+	astray   bool          // the client may have been sent elsewhere than the next attach says
 	next     flusso.Offset // first offset not read yet
 	pending  int64         // size of the item that is not whole yet
 
@@ -68,6 +70,12 @@ type Consumer[T, M any] struct {
 	failing int           // attaches that ended without a commit
 }
 
+// reading is what is read in one go. Its address tells it from others.
+type reading[T any, M comparable] struct {
+	Reading[T, M]
+	seek bool // the client is elsewhere yet: what it returns is of the reading before
+}
+
 // Attach joins the group and, in takeover mode, returns when the partition is
 // ours; in standby mode it returns at once and Receive waits for it.
 //
@@ -76,7 +84,7 @@ type Consumer[T, M any] struct {
 //
 // Errors: [*MixedModeError]; those of the reader's Attach; what the brokers
 // answered, wrapped; ctx's.
-func Attach[T, M any](ctx context.Context, cfg Config, keepAcked bool, reader Reader[T, M]) (*Consumer[T, M], error) {
+func Attach[T any, M comparable](ctx context.Context, cfg Config, keepAcked bool, reader Reader[T, M]) (*Consumer[T, M], error) {
 	cfg.prepare()
 	c := &Consumer[T, M]{
 		cfg: cfg, keepAcked: keepAcked, reader: reader,
@@ -158,8 +166,8 @@ func (c *Consumer[T, M]) join(ctx context.Context, own string) (*member, error) 
 
 // broken lets the reader name what can't be read on; passing errors stay.
 func (c *Consumer[T, M]) broken(ctx context.Context, err error) error {
-	switch kafkaerr.Classify(err) {
-	case kafkaerr.Gap, kafkaerr.Recreated, kafkaerr.Missing:
+	switch class := kafkaerr.Classify(err); {
+	case class == kafkaerr.Gap, class == kafkaerr.Recreated, class == kafkaerr.Missing, errors.Is(err, ErrRewritten):
 		c.mu.Lock()
 		next := c.next
 		_, mark := c.ledger.Floor()
@@ -348,6 +356,7 @@ func signal(ch chan struct{}) {
 // pollAll polls a member until it ended.
 func (c *Consumer[T, M]) pollAll(m *member) {
 	for {
+		c.seek(m)
 		c.mu.Lock()
 		waiting := c.ledger.Waiting()
 		full := waiting > 0 && waiting+c.pending >= c.cfg.Budget || c.sealed != nil
@@ -388,37 +397,86 @@ func (c *Consumer[T, M]) take(m *member, fs kgo.Fetches) {
 		return
 	}
 	c.mu.Lock()
-	epoch, read := c.epoch, c.read
+	r := c.reading
+	ours := r != nil && !r.seek && c.reads(m, r)
 	c.mu.Unlock()
-	if read == nil {
+	if !ours {
 		return
 	}
-	err := c.file(m, epoch, read, fs)
+	err := c.file(m, r, fs)
 	if err == nil {
 		return
+	}
+	if errors.Is(err, ErrRewritten) {
+		err = c.broken(c.life, err)
 	}
 	// What was read before is good: it is delivered and can be acked, and only
 	// then comes the error.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owns(m, epoch) {
+	if c.reads(m, r) {
 		c.sealed = err
 		c.notify()
 	}
 }
 
+// readAgain has everything behind the item of a mark read once more. Called
+// with mu.
+func (c *Consumer[T, M]) readAgain(behind M) {
+	if c.told != nil {
+		return // nothing is delivered any more
+	}
+	c.reading = &reading[T, M]{Reading: c.again(behind), seek: true}
+	c.next, c.pending, c.sealed = c.reading.Offset, 0, nil
+	c.member.wake()
+	signal(c.room)
+}
+
+// seek sends the client to where it must read, when it is elsewhere.
+func (c *Consumer[T, M]) seek(m *member) {
+	c.mu.Lock()
+	r := c.reading
+	needed := r != nil && r.seek
+	c.mu.Unlock()
+	if !needed {
+		return
+	}
+	m.seek(func() (flusso.Offset, int32, bool) {
+		c.mu.Lock()
+		r = c.reading
+		ok := r != nil && r.seek && c.reads(m, r)
+		if ok {
+			r.seek = false
+		}
+		c.mu.Unlock()
+		if !ok {
+			return 0, 0, false
+		}
+		if f := c.cfg.seeking; f != nil {
+			f()
+		}
+		return r.Offset, r.LeaderEpoch, true
+	}, func() {
+		// An attach that began meanwhile may be looking where to begin, and the
+		// client takes what it was told last.
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.astray = c.astray || c.reading != r
+	})
+}
+
 // file hands records to the reader, up to the first that can't be read.
-func (c *Consumer[T, M]) file(m *member, epoch uint64, read func(*kgo.Record, func(Item[T, M])) (int64, error), fs kgo.Fetches) error {
-	owned := true
+func (c *Consumer[T, M]) file(m *member, from *reading[T, M], fs kgo.Fetches) error {
+	owned, same := true, true
 	add := func(it Item[T, M]) { // one for all records: it is most of what would be allocated
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		switch owned = c.owns(m, epoch); {
+		switch owned = c.reads(m, from); {
 		case !owned:
 		case it.Acked:
-			c.ledger.AddAcked(it.Item, it.Mark, it.End)
+			same = c.ledger.AddAcked(it.Mark, it.End)
 		default:
-			c.ledger.Add(it.Item, it.Mark, it.End, it.Size)
+			same = c.ledger.Add(it.Item, it.Mark, it.End, it.Size)
 			signal(c.ready)
 		}
 	}
@@ -430,14 +488,17 @@ func (c *Consumer[T, M]) file(m *member, epoch uint64, read func(*kgo.Record, fu
 	for it := fs.RecordIter(); !it.Done() && owned; {
 		r := it.Next()
 		var held int64
-		if held, err = read(r, add); err != nil {
+		if held, err = from.Read(r, add); err == nil && !same {
+			err = fmt.Errorf("topic %s, offset %d: %w", c.cfg.Topic, r.Offset, ErrRewritten)
+		}
+		if err != nil {
 			break
 		}
 		next, pending = flusso.Offset(r.Offset+1), held
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.owns(m, epoch) {
+	if !c.reads(m, from) {
 		return nil
 	}
 	if next != flusso.NoOffset {
@@ -449,6 +510,11 @@ func (c *Consumer[T, M]) file(m *member, epoch uint64, read func(*kgo.Record, fu
 // owns reports whether an attach is still the current one. Called with mu.
 func (c *Consumer[T, M]) owns(m *member, epoch uint64) bool {
 	return c.attached && c.member == m && c.epoch == epoch
+}
+
+// reads reports whether this is still what is read. Called with mu.
+func (c *Consumer[T, M]) reads(m *member, r *reading[T, M]) bool {
+	return c.attached && c.member == m && c.reading == r
 }
 
 // ignored are errors that a poll reports but that decide nothing: the end of
@@ -499,7 +565,8 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 	c.epoch++
 	c.attached = true
 	c.ledger.Attach(start.Floor, start.Mark, again(errRebalance))
-	c.read, c.next, c.pending, c.sealed = start.Read, start.Offset, 0, nil
+	c.again, c.reading, c.astray = start.Again, &reading[T, M]{Reading: start.Reading, seek: c.astray}, false
+	c.next, c.pending, c.sealed = start.Offset, 0, nil
 	c.acks, c.durable = 0, 0
 	if start.Commit {
 		c.acks = 1
@@ -541,7 +608,7 @@ func (c *Consumer[T, M]) detach(m *member, cause error, last bool) {
 		c.failLocked(c.final(cause))
 		return
 	}
-	c.attached, c.read = false, nil
+	c.attached, c.reading = false, nil
 	c.epoch++
 	c.gone = again(cause)
 	if c.acks > c.durable {
@@ -581,10 +648,8 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 		if c.ledger.Ready() {
 			d := &Delivery[T, M]{c: c}
 			full := c.ledger.Waiting()+c.pending >= c.cfg.Budget
-			var item T
-			item, d.mark, _ = c.ledger.Next(&d.h)
+			d.item, d.mark, _ = c.ledger.Next(&d.h)
 			c.mu.Unlock()
-			d.item = c.reader.Copy(item)
 			if full {
 				signal(c.room)
 			}

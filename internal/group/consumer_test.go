@@ -2,9 +2,13 @@ package group
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
@@ -103,6 +107,92 @@ func TestB5_NackedItemsComeAgainInOrder(t *testing.T) {
 		wantErr(t, "nack of an acked one", a.Nack(context.Background()), flusso.ErrAcked)
 		w.flush(c)
 		w.wantCommitted(4)
+	})
+}
+
+// The group rebalances when it is decided where to read again and the client is
+// not told yet. What it is told then, while it asks where the new attach begins,
+// would win over the answer.
+func TestB5_ANackWhileTheGroupRebalances(t *testing.T) {
+	for _, mode := range []Mode{Takeover, Standby} {
+		t.Run(mode.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.produce(0, 9)
+				attached := 0
+				cfg := w.config(mode)
+				cfg.Hooks.Attached = func(flusso.Offset) { attached++ }
+				seeks := 0
+				cfg.seeking = func() {
+					if seeks++; seeks == 1 {
+						w.k.Fault(t, kmsg.Heartbeat, kfaketest.Fault{Code: kerr.RebalanceInProgress})
+						kfaketest.Pass(10 * time.Second)
+					}
+				}
+				c := w.attachWith(cfg, &numbers{})
+				a, b, _, d := w.receive(c, 0), w.receive(c, 1), w.receive(c, 2), w.receive(c, 3)
+				w.ack(a, b)
+				if err := d.Nack(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				kfaketest.Pass(30 * time.Second)
+				w.drain(c, 2, 9) // 2 was not acked: the new attach begins there
+				w.wantCommitted(10)
+				if attached != 2 || seeks != 2 {
+					t.Errorf("%d attaches and %d seeks, want 2 of each", attached, seeks)
+				}
+			})
+		})
+	}
+}
+
+func TestB5_ANackWhileRecordsAreFiled(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		given := make(chan delivery, 1)
+		c := w.attachWith(w.config(Takeover), &numbers{before: func(v int) {
+			if v == 5 {
+				select {
+				case d := <-given:
+					if err := d.Nack(context.Background()); err != nil {
+						t.Errorf("nack: %v", err)
+					}
+				default:
+				}
+			}
+		}})
+		w.produce(0, 2)
+		a := w.receive(c, 0)
+		given <- w.receive(c, 1)
+		w.receive(c, 2)
+		w.produce(3, 9)
+		synctest.Wait()
+		w.ack(a)
+		w.drain(c, 1, 9)
+		w.wantCommitted(10)
+	})
+}
+
+// A log that was cut and written anew under a consumer: what comes again is
+// another item by now, and is not delivered.
+func TestB8_WhatComesAgainMustBeTheSame(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.produce(0, 3)
+		r := &numbers{}
+		c := w.attachWith(w.config(Takeover), r)
+		w.ack(w.receive(c, 0))
+		d := w.receive(c, 1)
+		synctest.Wait()
+		r.shift = 10
+		if err := d.Nack(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Receive(ctxOf(t, time.Minute))
+		wantErr(t, "receive", err, ErrRewritten)
+		wantErr(t, "the reader names it", err, errGone)
+		if !strings.Contains(err.Error(), "at 1:") {
+			t.Errorf("got %v, want the offset that is read again", err)
+		}
+		w.flush(c)
+		w.wantCommitted(1)
 	})
 }
 

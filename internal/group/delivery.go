@@ -9,7 +9,7 @@ import (
 )
 
 // Delivery is one received item and its handle.
-type Delivery[T, M any] struct {
+type Delivery[T any, M comparable] struct {
 	c    *Consumer[T, M]
 	h    ledger.Handle
 	item T
@@ -57,10 +57,11 @@ func (d *Delivery[T, M]) Nack(context.Context) error {
 	if c.err != nil || c.stopping && d.h.State() == ledger.Outstanding {
 		return c.refused("nack", c.endCause())
 	}
-	if err := c.ledger.Nack(&d.h); err != nil {
+	before, err := c.ledger.Nack(&d.h)
+	if err != nil {
 		return c.refused("nack", err)
 	}
-	signal(c.ready)
+	c.readAgain(before)
 	if f := c.cfg.Hooks.Nacked; f != nil {
 		f()
 	}

@@ -27,6 +27,8 @@ const (
 // the number of the floor's item.
 type numbers struct {
 	refuse func(Committed) error
+	shift  int       // what is read differs by it from what is in the log
+	before func(int) // called with what is read, before it is filed
 }
 
 type (
@@ -42,22 +44,33 @@ func (n *numbers) Attach(_ context.Context, c Committed) (Start[int, int], error
 	}
 	at := max(c.Offset, 0)
 	return Start[int, int]{
-		Offset: at, LeaderEpoch: c.LeaderEpoch, Floor: at, Mark: -1,
-		Read: func(r *kgo.Record, add func(Item[int, int])) (int64, error) {
-			if r.Attrs.IsControl() {
-				return 0, nil
+		Reading: n.from(at, c.LeaderEpoch), Floor: at, Mark: -1,
+		Again: func(behind int) Reading[int, int] {
+			if behind < 0 {
+				return n.from(at, -1)
 			}
-			v, err := strconv.Atoi(string(r.Value))
-			if err != nil {
-				return 0, err
-			}
-			add(Item[int, int]{Item: v, Mark: v, End: flusso.Offset(r.Offset + 1), Size: int64(len(r.Key) + len(r.Value))})
-			return 0, nil
+			return n.from(flusso.Offset(behind+1), -1) // tests write number n at offset n
 		},
 	}, nil
 }
 
-func (n *numbers) Copy(item int) int { return item }
+func (n *numbers) from(at flusso.Offset, leaderEpoch int32) Reading[int, int] {
+	return Reading[int, int]{Offset: at, LeaderEpoch: leaderEpoch, Read: func(r *kgo.Record, add func(Item[int, int])) (int64, error) {
+		if r.Attrs.IsControl() {
+			return 0, nil
+		}
+		v, err := strconv.Atoi(string(r.Value))
+		if err != nil {
+			return 0, err
+		}
+		v += n.shift
+		if n.before != nil {
+			n.before(v)
+		}
+		add(Item[int, int]{Item: v, Mark: v, End: flusso.Offset(r.Offset + 1), Size: int64(len(r.Key) + len(r.Value))})
+		return 0, nil
+	}}
+}
 
 func (n *numbers) Commit(floor flusso.Offset, mark int, above []int) Commit {
 	return Commit{Offset: floor, LeaderEpoch: -1, Metadata: fmt.Sprint(mark, above)}

@@ -242,6 +242,30 @@ func (m *member) between(apply func() error) error {
 	return err
 }
 
+// wake ends the poll in flight; [member.seek] lets others begin.
+func (m *member) wake() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.interrupt()
+}
+
+// seek has the client read on somewhere else: where says so between two polls,
+// and done is called before another. What was fetched and not polled is gone.
+func (m *member) seek(where func() (at flusso.Offset, leaderEpoch int32, ok bool), done func()) {
+	m.poll <- struct{}{}
+	defer func() { <-m.poll }()
+	if at, leaderEpoch, ok := where(); ok {
+		m.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{m.cfg.Topic: {0: {Epoch: leaderEpoch, Offset: int64(at)}}})
+		done()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.polling, m.interrupt = context.WithCancel(m.life)
+	if m.cause != nil {
+		m.interrupt()
+	}
+}
+
 // pollOnce waits for records, at most so many (0: what the client has), or
 // errors and hands them on. It returns when it did, or was interrupted.
 func (m *member) pollOnce(records int, take func(kgo.Fetches)) {

@@ -12,7 +12,7 @@ import (
 // Pending is a commit that a transaction makes in our place. While it is
 // pending no plain commit is sent: it would win over the transaction's.
 // [Pending.Resolve] or [Pending.Abandon] must be called.
-type Pending[T, M any] struct {
+type Pending[T any, M comparable] struct {
 	Commit // what the transaction must commit
 
 	c          *Consumer[T, M]

@@ -138,7 +138,7 @@ func (s *soak) step() {
 		s.take(time.Second)
 	case n < 70 && len(s.held) > 0:
 		s.ackOne(s.rng.IntN(len(s.held)))
-	case n < 74 && len(s.held) > 0:
+	case n < 75 && len(s.held) > 0:
 		d := s.held[s.rng.IntN(len(s.held))]
 		if err := d.Nack(context.Background()); err == nil {
 			s.note("nack %d", d.Item())

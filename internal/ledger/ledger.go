@@ -9,28 +9,32 @@ package ledger
 import flusso "github.com/flusso/flusso-kafka"
 
 // Ledger holds the items of one lane in order: first those that were
-// delivered, then those that wait to be. T is the item, M the mark: what its
-// owner needs to know of the newest acked item when it commits. Its methods
-// must be called under the owner's lock. The zero value is not valid: use
-// [New].
-type Ledger[T, M any] struct {
+// delivered, then those that wait to be. It gives an item away when it delivers
+// it: one that is withdrawn has to be read again. T is the item, M the mark:
+// what its owner needs to know of the newest acked item when it commits, and to
+// read on behind it. Its methods must be called under the owner's lock. The
+// zero value is not valid: use [New].
+type Ledger[T any, M comparable] struct {
 	keepAcked bool
 
 	ring []entry[T, M] // length is a power of two; item n is at n & (len-1)
 	low  uint64        // first item that the floor has not passed
 	next uint64        // first item to deliver
+	read uint64        // first item that has to be read again, high when none has
 	high uint64        // one past the newest item
 
 	waiting int64 // size of the items to deliver
+	out     int64 // size of the items delivered and neither acked nor returned
 	acked   int   // items acked above the floor
 
 	floor flusso.Offset
 	mark  M
 	base  flusso.Offset // the floor at attach
+	last  flusso.Offset // end of the newest item of this epoch
 }
 
-type entry[T, M any] struct {
-	item   T
+type entry[T any, M comparable] struct {
+	item   T // while it waits
 	mark   M
 	end    flusso.Offset
 	size   int64
@@ -64,8 +68,8 @@ func (h *Handle) State() State { return h.state }
 // New returns an empty ledger whose floor is unknown. With keepAcked a nack
 // leaves later acked items acked; without it they come again too, so that an
 // older item is never applied over a newer one [B5].
-func New[T, M any](keepAcked bool) *Ledger[T, M] {
-	return &Ledger[T, M]{keepAcked: keepAcked, floor: flusso.NoOffset, base: flusso.NoOffset}
+func New[T any, M comparable](keepAcked bool) *Ledger[T, M] {
+	return &Ledger[T, M]{keepAcked: keepAcked, floor: flusso.NoOffset, base: flusso.NoOffset, last: flusso.NoOffset}
 }
 
 // Attach starts a new epoch with the floor that is committed: every delivery
@@ -86,41 +90,70 @@ func (l *Ledger[T, M]) End(cause error) {
 		}
 		*e = entry[T, M]{}
 	}
-	l.low, l.next = l.high, l.high
-	l.waiting, l.acked = 0, 0
+	l.low, l.next, l.read = l.high, l.high, l.high
+	l.waiting, l.out, l.acked = 0, 0, 0
+	l.last = flusso.NoOffset
 }
 
-// Add appends an item that was read. end is the offset after its last record
-// and is above that of the item before; size is what it holds of the
-// prefetch budget, in bytes.
-func (l *Ledger[T, M]) Add(item T, mark M, end flusso.Offset, size int64) {
-	e := l.push()
-	e.item, e.mark, e.end, e.size = item, mark, end, size
-	l.waiting += size
+// Add takes an item that was read. end is the offset after its last record;
+// size is what it holds of the prefetch budget, in bytes. It is a new one, above
+// all before it, or, after a nack, the next of those that are read again. It
+// returns false for one that is not what was there before.
+func (l *Ledger[T, M]) Add(item T, mark M, end flusso.Offset, size int64) bool {
+	e, ok := l.filed(mark, end)
+	if e != nil && !e.acked {
+		e.item, e.size = item, size
+		l.waiting += size
+	}
+	return ok
 }
 
-// AddAcked appends an item that was acked before this attach, above the
+// AddAcked takes an item that was acked before this attach, above the
 // floor: it is not delivered, and the floor passes it when its turn comes.
-func (l *Ledger[T, M]) AddAcked(item T, mark M, end flusso.Offset) {
-	e := l.push()
-	e.item, e.mark, e.end, e.acked = item, mark, end, true
-	l.acked++
-	l.advance()
+// It returns what Add does.
+func (l *Ledger[T, M]) AddAcked(mark M, end flusso.Offset) bool {
+	e, ok := l.filed(mark, end)
+	if e != nil && !e.acked {
+		e.acked = true
+		l.acked++
+		l.advance()
+	}
+	return ok
 }
 
-// Next delivers the next item under h, a handle that was not used before. ok
-// is false when none waits.
+// filed returns the entry of an item that was read, nil when nothing is left to
+// do for it, and false when it can't be there.
+func (l *Ledger[T, M]) filed(mark M, end flusso.Offset) (*entry[T, M], bool) {
+	switch {
+	case end > l.last && l.read == l.high:
+		e := l.push()
+		e.mark, e.end = mark, end
+		l.read, l.last = l.high, end
+		return e, true
+	case l.read < l.high && l.at(l.read).end == end:
+		e := l.at(l.read)
+		if e.mark != mark {
+			return nil, false
+		}
+		l.read++
+		return e, true
+	}
+	return nil, end <= l.floor // acked since it was withdrawn, or before it
+}
+
+// Next delivers the next item under h, a handle that was not used before, and
+// forgets it. ok is false when none waits.
 func (l *Ledger[T, M]) Next(h *Handle) (item T, mark M, ok bool) {
-	l.skip()
-	if l.next == l.high {
+	if !l.Ready() {
 		return item, mark, false
 	}
 	e := l.at(l.next)
 	h.n, h.state = l.next, Outstanding
-	e.handle = h
+	item, e.item, e.handle = e.item, item, h
 	l.next++
 	l.waiting -= e.size
-	return e.item, e.mark, true
+	l.out += e.size
+	return item, e.mark, true
 }
 
 // Ack acks a delivery and reports whether the floor moved. Acking again is
@@ -130,6 +163,7 @@ func (l *Ledger[T, M]) Ack(h *Handle) (moved bool, err error) {
 	case Outstanding:
 		e := l.at(h.n)
 		h.state, e.acked = Acked, true
+		l.out -= e.size
 		l.acked++
 		return l.advance(), nil
 	case Acked:
@@ -143,31 +177,42 @@ func (l *Ledger[T, M]) Ack(h *Handle) (moved bool, err error) {
 // [flusso.ErrWithdrawn] and come again in order before anything new. It fails
 // with [flusso.ErrAcked] when the delivery was acked, and with what ended it
 // when it was ended before.
-func (l *Ledger[T, M]) Nack(h *Handle) error {
+//
+// The ledger no longer has what it gave away, and forgets what waits behind it,
+// so that its owner can read on in one go: before is the mark of the item behind
+// which it must read again.
+func (l *Ledger[T, M]) Nack(h *Handle) (before M, err error) {
 	switch h.state {
 	case Outstanding:
 	case Acked:
-		return flusso.ErrAcked
+		return before, flusso.ErrAcked
 	default:
-		return h.cause
+		return before, h.cause
 	}
-	for n := h.n; n < l.next; n++ {
+	before = l.mark
+	if h.n > l.low {
+		before = l.at(h.n - 1).mark
+	}
+	var none T
+	for n := h.n; n < l.high; n++ {
 		e := l.at(n)
-		if e.acked {
-			if l.keepAcked {
-				continue
-			}
+		e.item = none
+		switch {
+		case n >= l.next, e.acked && l.keepAcked:
+			continue
+		case e.acked:
 			e.acked = false
 			l.acked--
+		default:
+			l.out -= e.size
 		}
 		if e.handle != nil {
 			e.handle.state, e.handle.cause = Ended, flusso.ErrWithdrawn
 			e.handle = nil
 		}
-		l.waiting += e.size
 	}
-	l.next = h.n
-	return nil
+	l.next, l.read, l.waiting = h.n, h.n, 0
+	return before, nil
 }
 
 // Floor returns the offset after the contiguous prefix of acked items, with
@@ -180,10 +225,19 @@ func (l *Ledger[T, M]) Moved() bool { return l.floor > l.base }
 // Waiting returns how many bytes wait to be delivered.
 func (l *Ledger[T, M]) Waiting() int64 { return l.waiting }
 
+// Size returns how many bytes the items hold that were delivered and are
+// neither acked nor returned, and with the next one, when one waits.
+func (l *Ledger[T, M]) Size() (out, withNext int64) {
+	if !l.Ready() {
+		return l.out, l.out
+	}
+	return l.out, l.out + l.at(l.next).size
+}
+
 // Ready reports whether an item waits to be delivered.
 func (l *Ledger[T, M]) Ready() bool {
 	l.skip()
-	return l.next < l.high
+	return l.next < l.read
 }
 
 // Outstanding returns how many items were delivered and are neither acked nor
@@ -284,6 +338,7 @@ func (l *Ledger[T, M]) advance() (moved bool) {
 		*e = entry[T, M]{}
 		l.low++
 		l.acked--
+		l.read = max(l.read, l.low) // what was to be read again need not be
 	}
 	return moved
 }

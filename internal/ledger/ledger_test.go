@@ -18,6 +18,7 @@ type book struct {
 	l     *Ledger[int, int]
 	keep  bool
 	items []*line // all of this epoch
+	read  int     // index of the next one to read: below len(items) after a nack
 	floor flusso.Offset
 	mark  int
 	end   flusso.Offset
@@ -27,6 +28,8 @@ type book struct {
 type line struct {
 	id      int
 	end     flusso.Offset
+	first   bool // acked before the attach
+	here    bool // read since it was last withdrawn
 	acked   bool
 	current *delivery
 }
@@ -51,7 +54,7 @@ func (b *book) attach(floor flusso.Offset) {
 			it.current.want, it.current.cause = Ended, errMoved
 		}
 	}
-	b.items, b.floor, b.mark, b.end = nil, floor, -1, floor
+	b.items, b.read, b.floor, b.mark, b.end = nil, 0, floor, -1, floor
 }
 
 func (b *book) prefix() int {
@@ -63,15 +66,41 @@ func (b *book) prefix() int {
 	return len(b.items)
 }
 
-func (b *book) add(id, gap int, acked bool) {
-	b.end += flusso.Offset(1 + gap)
-	if acked {
-		b.l.AddAcked(id, id, b.end)
-	} else {
-		b.l.Add(id, id, b.end, int64(id))
+// add reads what comes next: again, what was withdrawn or lies behind it, or
+// something new.
+func (b *book) add(t testing.TB, gap int, acked bool) {
+	if b.read == len(b.items) {
+		b.end += flusso.Offset(1 + gap)
+		b.items = append(b.items, &line{id: len(b.items) + 1, end: b.end, first: acked})
 	}
-	b.items = append(b.items, &line{id: id, end: b.end, acked: acked})
+	it := b.items[b.read]
+	b.read++
+	if it.first {
+		it.acked = true
+		if !b.l.AddAcked(it.id, it.end) {
+			t.Fatalf("item %d, acked before, is refused", it.id)
+		}
+	} else if !b.l.Add(it.id, it.id, it.end, int64(it.id)) {
+		t.Fatalf("item %d is refused", it.id)
+	}
+	it.here = true
 	b.settle()
+}
+
+// addOther reads what cannot be there: where something was that comes again, or
+// behind it.
+func (b *book) addOther(t testing.TB, arg int) {
+	if b.read == len(b.items) || b.read < b.prefix() || b.items[b.read].first {
+		return
+	}
+	it := b.items[b.read]
+	id, end := it.id+1, it.end
+	if arg%2 == 0 {
+		id, end = it.id, b.end+1
+	}
+	if b.l.Add(id, id, end, 1) {
+		t.Fatalf("item %d up to offset %d is taken in place of item %d up to %d", id, end, it.id, it.end)
+	}
 }
 
 // settle recomputes the floor.
@@ -83,7 +112,7 @@ func (b *book) settle() {
 
 func (b *book) waiting() (w []*line) {
 	for _, it := range b.items {
-		if !it.acked && it.current == nil {
+		if it.here && !it.acked && it.current == nil {
 			w = append(w, it)
 		}
 	}
@@ -133,13 +162,19 @@ func (b *book) ack(t testing.TB, d *delivery) {
 }
 
 func (b *book) nack(t testing.TB, d *delivery) {
-	err := b.l.Nack(&d.h)
+	before, err := b.l.Nack(&d.h)
 	switch d.want {
 	case Outstanding:
 		if err != nil {
 			t.Fatalf("nack: %v", err)
 		}
-		for _, it := range b.items[slices.Index(b.items, d.line):] {
+		at := slices.Index(b.items, d.line)
+		if want := b.markOf(at - 1); before != want {
+			t.Fatalf("nack: read again behind %d, want %d", before, want)
+		}
+		b.read = at
+		for _, it := range b.items[at:] {
+			it.here = false
 			if it.acked && b.keep {
 				continue
 			}
@@ -157,6 +192,13 @@ func (b *book) nack(t testing.TB, d *delivery) {
 			t.Fatalf("nack of an ended delivery: got %v, want %v", err, d.cause)
 		}
 	}
+}
+
+func (b *book) markOf(i int) int {
+	if i < 0 {
+		return -1
+	}
+	return b.items[i].id
 }
 
 func (b *book) preview(t testing.TB, ds []*delivery) {
@@ -208,6 +250,7 @@ func (b *book) check(t testing.TB) {
 		t.Fatalf("ready: got %v with %d waiting", got, len(b.waiting()))
 	}
 	var above []int
+	var out int64
 	outstanding := 0
 	for i, it := range b.items {
 		if it.acked && i >= b.prefix() {
@@ -215,10 +258,18 @@ func (b *book) check(t testing.TB) {
 		}
 		if !it.acked && it.current != nil {
 			outstanding++
+			out += int64(it.id)
 		}
 	}
 	if got := b.l.Above(nil); !slices.Equal(got, above) {
 		t.Fatalf("above the floor: got %v, want %v", got, above)
+	}
+	next := out
+	if w := b.waiting(); len(w) > 0 {
+		next += int64(w[0].id)
+	}
+	if got, with := b.l.Size(); got != out || with != next {
+		t.Fatalf("size: got %d bytes, %d with the next, want %d and %d", got, with, out, next)
 	}
 	if got := b.l.Outstanding(); got != outstanding {
 		t.Fatalf("outstanding: got %d, want %d", got, outstanding)
@@ -240,10 +291,12 @@ func (b *book) step(t testing.TB, op, arg int) {
 	}
 	switch op % 10 {
 	case 0, 1:
-		b.add(len(b.items)+1, arg%3, false)
+		b.add(t, arg%3, false)
 	case 2:
 		if b.keep {
-			b.add(len(b.items)+1, arg%3, arg%2 == 0)
+			b.add(t, arg%3, arg%2 == 0)
+		} else {
+			b.addOther(t, arg)
 		}
 	case 3, 4:
 		b.next(t)
@@ -315,7 +368,13 @@ func three(t testing.TB, keepAcked bool) (l *Ledger[string, int], a, b, c *Handl
 	l.Add("a", 1, 12, 1)
 	l.Add("b", 2, 15, 1)
 	l.Add("c", 3, 16, 1)
-	return l, deliver(t, l, "a"), deliver(t, l, "b"), deliver(t, l, "c")
+	a, b, c = deliver(t, l, "a"), deliver(t, l, "b"), deliver(t, l, "c")
+	for n := l.low; n < l.high; n++ {
+		if l.at(n).item != "" {
+			t.Fatalf("item %q was given away and is kept", l.at(n).item)
+		}
+	}
+	return l, a, b, c
 }
 
 func wantFloor(t testing.TB, l *Ledger[string, int], offset flusso.Offset, mark int) {
@@ -344,13 +403,23 @@ func TestB5_NackWithdrawsThisAndEveryLaterDelivery(t *testing.T) {
 	if _, err := l.Ack(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Nack(b); err != nil {
-		t.Fatal(err)
+	if before, err := l.Nack(b); before != 1 || err != nil {
+		t.Fatalf("nack: read again behind %d, %v", before, err)
 	}
 	if _, err := l.Ack(c); !errors.Is(err, flusso.ErrWithdrawn) {
 		t.Fatalf("ack of a later delivery: got %v", err)
 	}
-	l.Add("d", 4, 20, 1)
+	if l.Ready() {
+		t.Fatal("what was given away is there again")
+	}
+	if l.Add("d", 4, 20, 1) || l.Add("x", 3, 15, 1) || l.Add("x", 2, 16, 1) {
+		t.Fatal("something else is taken for what was withdrawn")
+	}
+	for _, ok := range []bool{l.Add("b", 2, 15, 1), l.Add("c", 3, 16, 1), l.Add("d", 4, 20, 1)} {
+		if !ok {
+			t.Fatal("what was read again is refused")
+		}
+	}
 	if _, err := l.Ack(a); err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +441,7 @@ func TestKeepAckedLeavesLaterAckedItemsAcked(t *testing.T) {
 	if _, err := l.Ack(b); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Nack(a); err != nil {
+	if _, err := l.Nack(a); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Ack(b); err != nil {
@@ -381,7 +450,15 @@ func TestKeepAckedLeavesLaterAckedItemsAcked(t *testing.T) {
 	if _, err := l.Ack(c); !errors.Is(err, flusso.ErrWithdrawn) {
 		t.Fatalf("ack of a withdrawn one: got %v", err)
 	}
-	_, _ = deliver(t, l, "a"), deliver(t, l, "c")
+	l.Add("a", 1, 12, 1)
+	if _, err := l.Ack(deliver(t, l, "a")); err != nil {
+		t.Fatal(err)
+	}
+	wantFloor(t, l, 15, 2)                                           // also over b, which is not read yet
+	if !l.Add("b", 2, 15, 1) || l.Ready() || !l.Add("c", 3, 16, 1) { // and now is
+		t.Fatal("what was acked since is delivered again, or refused")
+	}
+	_ = deliver(t, l, "c")
 }
 
 func TestCase04_AckOfAnEarlierEpochMovesNothing(t *testing.T) {
@@ -394,7 +471,7 @@ func TestCase04_AckOfAnEarlierEpochMovesNothing(t *testing.T) {
 		if moved, err := l.Ack(h); moved || !errors.Is(err, errMoved) {
 			t.Fatalf("late ack: got %v, %v", moved, err)
 		}
-		if err := l.Nack(h); !errors.Is(err, errMoved) {
+		if _, err := l.Nack(h); !errors.Is(err, errMoved) {
 			t.Fatalf("late nack: got %v", err)
 		}
 	}
