@@ -67,6 +67,13 @@ func checkText(kind, s string, limit int) error {
 	if len(s) > limit {
 		return &NameError{kind, s, fmt.Sprintf("%d bytes long, at most %d", len(s), limit)}
 	}
+	plain := 0 // bytes that need no decoding, as almost all do
+	for plain < len(s) && s[plain] >= ' ' && s[plain] < 0x7f && s[plain] != '/' {
+		plain++
+	}
+	if plain == len(s) {
+		return nil
+	}
 	for i, r := range s {
 		switch {
 		case r == utf8.RuneError:

@@ -106,12 +106,17 @@ func (e *env) outstandingRows(r bench.Report) bench.Report {
 	}
 	few := e.sink(sinkProcess{Pipeline: s.name, Sink: sink, Take: 1})
 	many := e.sink(sinkProcess{Pipeline: s.name, Sink: sink, Take: e.outstanding})
+	bounded := e.sink(sinkProcess{Pipeline: s.name, Sink: sink, Take: e.outstanding, Outstanding: outstandingBytes})
 	payload := bench.MovedBy(pool[:1], 1).Bytes
 	r.Lines = append(r.Lines,
 		bench.Value(fmt.Sprintf("memory, %d deliveries of one document outstanding", e.outstanding), "MiB", []float64{many}, bench.Printed()),
+		bench.Value(fmt.Sprintf("memory, as many of them as MaxOutstandingBytes of %d MiB lets out", outstandingBytes>>20), "MiB", []float64{bounded}, bench.Printed()),
 		bench.Value(fmt.Sprintf("each of them, with %d B of key and document in it", payload), "B", []float64{(many - few) * (1 << 20) / float64(e.outstanding)}, bench.Printed()))
 	return r
 }
+
+// outstandingBytes is the bound that the same sink is measured with.
+const outstandingBytes = 16 << 20
 
 // waiting is what waits for a sink: all that its lane holds while it never
 // acked anything.
@@ -137,8 +142,8 @@ func gib(n int64) float64 { return float64(n) / (1 << 30) }
 // sinkProcess is what a process of a sink is to do.
 type sinkProcess struct {
 	Broker, Pipeline, Sink string
-	Prefetch               int64
-	Take                   int           // deliveries to take, and to ack none of them
+	Prefetch, Outstanding  int64
+	Take                   int           // deliveries to take, as far as it gets any, and to ack none of them
 	Settle                 time.Duration // how long it must not have grown
 }
 
@@ -179,7 +184,7 @@ func runSink(text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := kafka.Open(ctx, kafka.Config{
-		Pipeline: p.Pipeline, Sinks: []string{p.Sink}, Client: []kgo.Opt{kgo.SeedBrokers(p.Broker)}, PrefetchBytes: p.Prefetch,
+		Pipeline: p.Pipeline, Sinks: []string{p.Sink}, Client: []kgo.Opt{kgo.SeedBrokers(p.Broker)}, PrefetchBytes: p.Prefetch, MaxOutstandingBytes: p.Outstanding,
 	})
 	if err != nil {
 		return err
@@ -196,7 +201,10 @@ func runSink(text string) error {
 	defer tick.Stop()
 	held := make([]flusso.Delivery[flusso.LaneItem], 0, p.Take)
 	for range p.Take {
-		d, err := c.Receive(ctx)
+		d, err := receiveWithin(ctx, c, p)
+		if p.Outstanding > 0 && errors.Is(err, context.DeadlineExceeded) {
+			break // it has all that it may have
+		}
 		if err != nil {
 			return err
 		}
@@ -216,6 +224,17 @@ func runSink(text string) error {
 	_, err = fmt.Fprintln(os.Stdout, most)
 	runtime.KeepAlive(held)
 	return err
+}
+
+// receiveWithin takes a delivery. A sink that may not have more of them waits
+// no longer than for its memory to settle.
+func receiveWithin(ctx context.Context, c flusso.Consumer[flusso.LaneItem], p sinkProcess) (flusso.Delivery[flusso.LaneItem], error) {
+	if p.Outstanding > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.Settle)
+		defer cancel()
+	}
+	return c.Receive(ctx)
 }
 
 // mostMemory is the most that this process had, in KiB.

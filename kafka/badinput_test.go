@@ -84,6 +84,15 @@ func TestBadNamesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		_, err := kafka.Open(t.Context(), kafka.Config{Pipeline: "orders", Sinks: sinks})
 		_ = fails[*flusso.InvalidError](t, err, "orders")
 	}
+	for name, change := range map[string]func(*kafka.Config){
+		"PrefetchBytes":       func(c *kafka.Config) { c.PrefetchBytes = -1 },
+		"MaxOutstandingBytes": func(c *kafka.Config) { c.MaxOutstandingBytes = -1 },
+	} {
+		cfg := kafka.Config{Pipeline: "orders", Sinks: []string{"a"}}
+		change(&cfg)
+		_, err := kafka.Open(t.Context(), cfg)
+		_ = fails[*flusso.InvalidError](t, err, "orders", name, "-1")
+	}
 }
 
 // Each is refused with nothing sent, and the producer is good for the next.

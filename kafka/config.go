@@ -52,6 +52,12 @@ type Config struct {
 	// PrefetchBytes bounds what a lane consumer holds undelivered, in
 	// decompressed bytes, 32 MiB by default.
 	PrefetchBytes int64
+	// MaxOutstandingBytes bounds what a lane consumer has delivered and not got
+	// back, by an ack or a nack, in decompressed bytes: Receive waits while one
+	// more would exceed it, and an item above it goes alone. 0, the default, is no
+	// bound: a sink that acks only when it has gathered so and so many deliveries
+	// would wait for ever where that is less.
+	MaxOutstandingBytes int64
 	// TrimAfter is how long a floor must have been durable before the lane is
 	// trimmed up to it, 5 minutes by default; negative never trims. A process
 	// trims from its first writer session on.
@@ -112,6 +118,9 @@ func (c *Config) prepare() (names, error) {
 		if *v.value == 0 {
 			*v.value = v.def
 		}
+	}
+	if c.MaxOutstandingBytes < 0 {
+		return n, &flusso.InvalidError{What: "config of pipeline " + c.Pipeline, Reason: fmt.Sprintf("MaxOutstandingBytes is %d: use a positive number of bytes, or 0 for no bound", c.MaxOutstandingBytes)}
 	}
 	if c.SegmentBytes < 0 || c.SegmentAge < 0 {
 		return n, &flusso.InvalidError{What: "config of pipeline " + c.Pipeline, Reason: "SegmentBytes and SegmentAge are not negative"}

@@ -14,15 +14,16 @@ import (
 
 // laneConsumerConfig is what a consumer of a lane needs.
 type laneConsumerConfig struct {
-	lane     topics.Lane
-	client   []kgo.Opt      // brokers, TLS, SASL, dialer, hooks
-	lookup   *kgo.Client    // for questions beside the group; the caller owns it
-	store    *offsets.Store // the same
-	standby  bool
-	budget   int64 // bytes held undelivered
-	log      *slog.Logger
-	hooks    group.Hooks
-	attached *attachments // the stream's; nil for a consumer on its own
+	lane        topics.Lane
+	client      []kgo.Opt      // brokers, TLS, SASL, dialer, hooks
+	lookup      *kgo.Client    // for questions beside the group; the caller owns it
+	store       *offsets.Store // the same
+	standby     bool
+	budget      int64 // bytes held undelivered
+	outstanding int64 // bytes delivered and not back, 0 for any
+	log         *slog.Logger
+	hooks       group.Hooks
+	attached    *attachments // the stream's; nil for a consumer on its own
 }
 
 // laneConsumer receives the items of a lane.
@@ -53,7 +54,7 @@ func attachLane(ctx context.Context, cfg laneConsumerConfig) (*laneConsumer, err
 	}
 	c, err := group.Attach(ctx, group.Config{
 		Group: cfg.lane.Group(), Topic: cfg.lane.Topic(), Mode: mode,
-		Opts: cfg.client, Lookup: cfg.lookup, Budget: cfg.budget, Logger: cfg.log, Hooks: cfg.hooks,
+		Opts: cfg.client, Lookup: cfg.lookup, Budget: cfg.budget, Outstanding: cfg.outstanding, Logger: cfg.log, Hooks: cfg.hooks,
 	}, false, &laneReader{lane: cfg.lane, store: cfg.store})
 	if err != nil {
 		return nil, err

@@ -227,7 +227,7 @@ func (a *assembler) read(r *kgo.Record, add func(group.Item[flusso.LaneItem, lan
 		a.any, a.mark = false, mark
 		return 0, nil
 	}
-	item, _, err := wire.DecodeItem(records)
+	item, err := wire.DecodeRecords(records, h)
 	a.records.Reuse(records)
 	if err != nil {
 		return size, a.malformed(err)

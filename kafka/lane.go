@@ -30,7 +30,7 @@ func (l *lane) Consumer(ctx context.Context) (flusso.Consumer[flusso.LaneItem], 
 	}
 	c, err := attachLane(ctx, laneConsumerConfig{
 		lane: l.names, client: s.clientOpts("sink-" + l.names.Sink), lookup: s.client, store: s.store,
-		standby: s.cfg.Standby, budget: s.cfg.PrefetchBytes, log: s.log,
+		standby: s.cfg.Standby, budget: s.cfg.PrefetchBytes, outstanding: s.cfg.MaxOutstandingBytes, log: s.log,
 		hooks: s.metrics.consumer(l.names.Sink), attached: &s.attached,
 	})
 	if err != nil {

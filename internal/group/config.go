@@ -69,8 +69,11 @@ type Config struct {
 	// Budget bounds what is held undelivered, in decompressed bytes;
 	// [DefaultBudget] when zero. One item above it goes alone.
 	Budget int64
-	Logger *slog.Logger // nil for none
-	Hooks  Hooks
+	// Outstanding bounds what is delivered and neither acked nor returned, in
+	// the same bytes: Receive waits. One item above it goes alone. Zero: no bound.
+	Outstanding int64
+	Logger      *slog.Logger // nil for none
+	Hooks       Hooks
 
 	seeking func() // tests: called when it is decided where to read again, before the client is told
 }
@@ -151,7 +154,7 @@ type Item[T any, M comparable] struct {
 	Item  T // shares memory with nothing that is used again
 	Mark  M
 	End   flusso.Offset // the offset after its last record
-	Size  int64         // bytes of the prefetch budget it takes
+	Size  int64         // bytes that it takes in memory, about
 	Acked bool          // acked before this attach: passed over, not delivered
 }
 

@@ -645,10 +645,10 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 			c.leaveSealed()
 			return nil, err
 		}
-		if c.ledger.Ready() {
+		if c.ledger.Ready() && c.fits() {
 			d := &Delivery[T, M]{c: c}
 			full := c.ledger.Waiting()+c.pending >= c.cfg.Budget
-			d.item, d.mark, _ = c.ledger.Next(&d.h)
+			d.item, _, _ = c.ledger.Next(&d.h)
 			c.mu.Unlock()
 			if full {
 				signal(c.room)
@@ -664,6 +664,19 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+}
+
+// fits reports whether the next item may be delivered. Called with mu.
+func (c *Consumer[T, M]) fits() bool {
+	out, next := c.ledger.Size()
+	return c.cfg.Outstanding <= 0 || out == 0 || next <= c.cfg.Outstanding
+}
+
+// freed lets a Receive go on that waits for room among the outstanding.
+func (c *Consumer[T, M]) freed() {
+	if c.cfg.Outstanding > 0 {
+		signal(c.ready)
 	}
 }
 

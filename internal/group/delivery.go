@@ -13,14 +13,10 @@ type Delivery[T any, M comparable] struct {
 	c    *Consumer[T, M]
 	h    ledger.Handle
 	item T
-	mark M
 }
 
 // Item implements [flusso.Delivery].
 func (d *Delivery[T, M]) Item() T { return d.item }
-
-// Mark returns what the reader noted of the item.
-func (d *Delivery[T, M]) Mark() M { return d.mark }
 
 // Ack implements [flusso.Delivery]. It records and never waits, so ctx is not
 // looked at: a context that ended says nothing about the item.
@@ -39,6 +35,7 @@ func (d *Delivery[T, M]) Ack(context.Context) error {
 	if before != ledger.Outstanding {
 		return nil
 	}
+	c.freed()
 	if moved || c.keepAcked {
 		c.acks++
 		signal(c.dirty)

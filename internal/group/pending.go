@@ -115,6 +115,7 @@ func (p *Pending[T, M]) Resolve(err error) {
 			c.acks++
 		}
 	}
+	c.freed()
 	c.floor = p.Offset
 	if alone {
 		c.durable = c.acks

@@ -118,7 +118,7 @@ func EncodeItem(dst []*kgo.Record, topic string, item flusso.LaneItem, h Header)
 // false where r has none: inside an item, or a control record. Errors are
 // [*FormatError] and [*VersionError] with topic and offset.
 func HeaderOf(r *kgo.Record) (Header, bool, error) {
-	if r.Attrs.IsControl() {
+	if len(r.Headers) == 0 || r.Attrs.IsControl() {
 		return Header{}, false, nil
 	}
 	text, has, err := header(r, HeaderBatch)
@@ -179,8 +179,20 @@ func DecodeItem(records []*kgo.Record) (flusso.LaneItem, Header, error) {
 		return nil, Header{}, err
 	case !ok:
 		return nil, Header{}, malformed(last, "record", "the last record of an item has no header "+HeaderBatch)
-	case uint64(h.Records) != uint64(len(records)):
-		return nil, Header{}, malformed(last, "item", "has "+strconv.Itoa(len(records))+" records, its header says "+strconv.FormatUint(uint64(h.Records), 10))
+	}
+	item, err := DecodeRecords(records, h)
+	if err != nil {
+		return nil, Header{}, err
+	}
+	return item, h, nil
+}
+
+// DecodeRecords is [DecodeItem] for who has the header already, as
+// [Gather.Add] returns it with the last of the records.
+func DecodeRecords(records []*kgo.Record, h Header) (flusso.LaneItem, error) {
+	last := records[len(records)-1]
+	if uint64(h.Records) != uint64(len(records)) {
+		return nil, malformed(last, "item", "has "+strconv.Itoa(len(records))+" records, its header says "+strconv.FormatUint(uint64(h.Records), 10))
 	}
 	if h.Envelopes == 0 {
 		return decodeBare(last, h)
@@ -204,29 +216,29 @@ func DecodeItem(records []*kgo.Record) (flusso.LaneItem, Header, error) {
 	keys := text.String() // one string for all the names
 	for i, r := range records {
 		if err := follows(last, r, records[max(i-1, 0)], i); err != nil {
-			return nil, Header{}, err
+			return nil, err
 		}
 		key := keys[:len(r.Key)]
 		keys = keys[len(r.Key):]
 		if err := decodeEnvelope(&b.Envelopes[i], r, key, h.Position); err != nil {
-			return nil, Header{}, err
+			return nil, err
 		}
 	}
-	return b, h, nil
+	return b, nil
 }
 
 // decodeBare decodes an item of one record that carries headers only.
-func decodeBare(r *kgo.Record, h Header) (flusso.LaneItem, Header, error) {
+func decodeBare(r *kgo.Record, h Header) (flusso.LaneItem, error) {
 	if r.Key != nil || r.Value != nil {
-		return nil, Header{}, malformed(r, "record", "key or value on an item without envelopes")
+		return nil, malformed(r, "record", "key or value on an item without envelopes")
 	}
 	if _, has, err := header(r, HeaderPosition); err != nil || has {
-		return nil, Header{}, malformed(r, "record", HeaderPosition+" on an item without envelopes")
+		return nil, malformed(r, "record", HeaderPosition+" on an item without envelopes")
 	}
 	if h.Kind == Complete {
-		return &flusso.SnapshotComplete{Indexes: h.Indexes}, h, nil
+		return &flusso.SnapshotComplete{Indexes: h.Indexes}, nil
 	}
-	return &flusso.Batch{Position: h.Position, More: h.More, Changes: h.Changes}, h, nil
+	return &flusso.Batch{Position: h.Position, More: h.More, Changes: h.Changes}, nil
 }
 
 // follows checks that r, record i of the item that last ends, comes from the
@@ -260,13 +272,7 @@ func sameWrite(last, r, before *kgo.Record, i int) error {
 
 // decodeEnvelope decodes a record with its key, of a batch at position.
 func decodeEnvelope(e *flusso.Envelope, r *kgo.Record, key string, position flusso.Position) error {
-	slash := -1
-	for i := range len(key) {
-		if key[i] == '/' {
-			slash = i
-			break
-		}
-	}
+	slash := strings.IndexByte(key, '/')
 	if slash < 0 {
 		return malformed(r, "record", "key "+strconv.Quote(shorten(key))+" is not of the form index/id")
 	}
