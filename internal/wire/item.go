@@ -272,11 +272,11 @@ func sameWrite(last, r, before *kgo.Record, i int) error {
 
 // decodeEnvelope decodes a record with its key, of a batch at position.
 func decodeEnvelope(e *flusso.Envelope, r *kgo.Record, key string, position flusso.Position) error {
-	slash := strings.IndexByte(key, '/')
-	if slash < 0 {
+	index, id, ok := strings.Cut(key, "/")
+	if !ok {
 		return malformed(r, "record", "key "+strconv.Quote(shorten(key))+" is not of the form index/id")
 	}
-	e.Index, e.ID = key[:slash], key[slash+1:]
+	e.Index, e.ID = index, id
 	if err := flusso.CheckIndex(e.Index); err != nil {
 		return malformed(r, "record key", err.Error())
 	}
