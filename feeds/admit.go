@@ -33,8 +33,37 @@ func (s *Session) admit(ctx context.Context, b Batch) (uint64, error) {
 	return bytes, nil
 }
 
-// check refuses what no state would take.
+// check refuses what no state would take: sizes first, of all records, then what
+// each record is.
 func (s *Session) check(b Batch) (bytes uint64, err error) {
+	if b.ID != "" {
+		if err := wire.CheckBatchID(b.ID); err != nil {
+			return 0, err
+		}
+	}
+	if bytes, err = s.sizes(b); err != nil {
+		return 0, err
+	}
+	feed := s.feed.String()
+	for i := range b.Records {
+		r := &b.Records[i]
+		switch {
+		case r.Key != nil && !s.settings.Keyed:
+			return 0, &KeyError{Feed: feed, Record: i}
+		case r.Fingerprint != nil && len(r.Fingerprint) != wire.FingerprintSize:
+			return 0, &FingerprintError{Feed: feed, Record: i, Length: len(r.Fingerprint)}
+		case r.Tombstone && r.Key == nil:
+			return 0, &flusso.InvalidError{What: fmt.Sprintf("record %d of the batch for feed %s", i, feed), Reason: "a tombstone without a key says that nothing is gone"}
+		case s.settings.Latest == LatestVersion && r.Key != nil && r.Version == nil:
+			return 0, &flusso.InvalidError{What: fmt.Sprintf("record %d of the batch for feed %s", i, feed), Reason: "no version: the feed's latest record of a key is the one with the highest"}
+		}
+	}
+	return bytes, nil
+}
+
+// sizes refuses a batch without records and what is too large, and returns the
+// bytes of keys and payloads.
+func (s *Session) sizes(b Batch) (bytes uint64, err error) {
 	feed := s.feed.String()
 	if len(b.Records) == 0 {
 		return 0, &flusso.InvalidError{What: "batch for feed " + feed, Reason: "no records"}
@@ -45,29 +74,14 @@ func (s *Session) check(b Batch) (bytes uint64, err error) {
 			Setting: "nothing (a segment must fit its transaction), append several batches",
 		}
 	}
-	if b.ID != "" {
-		if err := wire.CheckBatchID(b.ID); err != nil {
-			return 0, err
-		}
-	}
 	for i := range b.Records {
-		r := &b.Records[i]
-		size, onWire := wire.RecordSize(r)
+		size, onWire := wire.RecordSize(&b.Records[i])
 		bytes += uint64(size)
-		switch {
-		case int64(onWire) > s.largest:
+		if int64(onWire) > s.largest {
 			return 0, &flusso.LimitError{
 				What: fmt.Sprintf("record %d of the batch for feed %s", i, feed), Limit: "record size",
 				Value: int64(onWire), Max: s.largest, Setting: "max.message.bytes of topic " + s.feed.WALTopic(),
 			}
-		case r.Key != nil && !s.settings.Keyed:
-			return 0, &KeyError{Feed: feed, Record: i}
-		case r.Fingerprint != nil && len(r.Fingerprint) != wire.FingerprintSize:
-			return 0, &FingerprintError{Feed: feed, Record: i, Length: len(r.Fingerprint)}
-		case r.Tombstone && r.Key == nil:
-			return 0, &flusso.InvalidError{What: fmt.Sprintf("record %d of the batch for feed %s", i, feed), Reason: "a tombstone without a key says that nothing is gone"}
-		case s.settings.Latest == LatestVersion && r.Key != nil && r.Version == nil:
-			return 0, &flusso.InvalidError{What: fmt.Sprintf("record %d of the batch for feed %s", i, feed), Reason: "no version: the feed's latest record of a key is the one with the highest"}
 		}
 	}
 	if bytes > MaxBatchBytes {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
@@ -98,6 +99,8 @@ func (o CreateOptions) settings(feed string) (Settings, error) {
 	switch {
 	case o.Bucket == "":
 		return bad("no bucket: give the URL where its commits go, file:///var/lib/feeds for a folder")
+	case secretive(o.Bucket):
+		return bad("the URL of its bucket goes on record for everybody to read: leave user and password out, they come from the environment")
 	case o.Latest != LatestSequence && o.Latest != LatestVersion:
 		return bad(fmt.Sprintf("latest %q: %s or %s", o.Latest, LatestSequence, LatestVersion))
 	case o.Latest == LatestVersion && !o.Keyed:
@@ -111,6 +114,12 @@ func (o CreateOptions) settings(feed string) (Settings, error) {
 	return Settings{
 		ID: hex.EncodeToString(id[:]), Keyed: o.Keyed, Latest: o.Latest, Bucket: o.Bucket, MaxUnsealedBytes: o.MaxUnsealedBytes,
 	}, nil
+}
+
+// secretive reports whether a URL carries a user or a password [F4].
+func secretive(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.User != nil
 }
 
 // Create makes a feed: its topics, then, under its lease, its first event. It

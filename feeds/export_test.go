@@ -24,3 +24,9 @@ func (c *Client) SetFirstPause(d time.Duration) { c.firstPause = d }
 
 // Trim is the last step of a seal, as of a holder that does it late.
 func (s *Session) Trim(ctx context.Context) error { return s.trim(ctx) }
+
+// EncodeManifest and ParseManifest are each other's inverse.
+var (
+	EncodeManifest = Manifest.encode
+	ParseManifest  = parseManifest
+)

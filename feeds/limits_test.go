@@ -203,3 +203,39 @@ func TestLimits_HalfFullIsToldBeforeAppendsAreRefused(t *testing.T) {
 		described(0, false)
 	})
 }
+
+// A user and a password in the URL of a bucket would be on record for ever.
+func TestLimits_TheURLOfABucketHoldsNoSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		for _, address := range []string{"s3://key:secret@shop-feeds", "faulty://key@shop-feeds"} {
+			_, err := w.client("a").Create(t.Context(), "another", feeds.CreateOptions{Bucket: address})
+			if !errorAs(err, func(e *flusso.InvalidError) bool { return strings.Contains(e.Reason, "password") }) || strings.Contains(fmt.Sprint(err), "key") {
+				t.Errorf("created with the bucket %s: %v", address, err)
+			}
+		}
+	})
+}
+
+// A manifest that nobody could read is not committed.
+func TestLimits_AManifestIsReadable(t *testing.T) {
+	many := feeds.Manifest{Version: 1, Feed: feed, Stream: 1, First: 1}
+	pack := feeds.Object{Name: strings.Repeat("n", 200), SHA256: strings.Repeat("a", 64)}
+	for range 30_000 {
+		many.Last++
+		many.Records++
+		pack.First, pack.Last, pack.Records = many.Last, many.Last, 1
+		many.Packs = append(many.Packs, pack)
+	}
+	content, err := feeds.EncodeManifest(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := feeds.ParseManifest("m", content); err != nil || got.Records != many.Records {
+		t.Errorf("read back: %d records, %v", got.Records, err)
+	}
+	many.Packs = append(many.Packs, many.Packs...)
+	if _, err := feeds.EncodeManifest(many); !errorAs(err, func(e *flusso.LimitError) bool { return e.Value > e.Max && strings.Contains(e.Setting, "PackBytes") }) {
+		t.Errorf("a manifest of %d packs: %v", len(many.Packs), err)
+	}
+}

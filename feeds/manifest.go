@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	flusso "github.com/flusso/flusso-kafka"
 )
 
 // Manifest lists what a commit consists of. It is JSON in the bucket;
@@ -41,7 +43,23 @@ const (
 	maxManifest     = 16 << 20 // bytes: 50,000 packs
 )
 
-// parseManifest is the inverse of json.Marshal, with what it must say checked.
+// encode returns the manifest as it goes into the bucket: no larger than what
+// readers take, since what can't be read must not be committed.
+func (m Manifest) encode() ([]byte, error) {
+	content, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode the manifest of stream %d of feed %s: %w", m.Stream, m.Feed, err)
+	}
+	if len(content) > maxManifest {
+		return nil, &flusso.LimitError{
+			What: fmt.Sprintf("manifest of stream %d of feed %s, which names %d packs", m.Stream, m.Feed, len(m.Packs)), Limit: "manifest size",
+			Value: int64(len(content)), Max: maxManifest, Setting: "PackBytes of the client that seals (larger packs are fewer)",
+		}
+	}
+	return content, nil
+}
+
+// parseManifest is the inverse of encode, with what it must say checked.
 func parseManifest(name string, content []byte) (Manifest, error) {
 	var m Manifest
 	bad := func(reason string) (Manifest, error) {

@@ -1,6 +1,7 @@
 package feeds_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/feeds"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
 )
@@ -33,7 +36,7 @@ func TestMetrics(t *testing.T) {
 		store, address := newStore("metrics")
 		w := newWorld(t, feeds.CreateOptions{Bucket: address, MaxUnsealedBytes: 1000})
 		reg := prometheus.NewPedanticRegistry()
-		c := w.client("a", func(c *feeds.Config) { c.Registerer, c.PackBytes = reg, 10 })
+		c := w.client("a", func(c *feeds.Config) { c.Registerer, c.PackBytes, c.MaxUnackedBytes = reg, 10, 600 })
 		s, err := c.Open(t.Context(), feed)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +65,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("backlog %+v", b)
 		}
 		expect(`appended_records_total{feed="orders"} 5`, `appended_bytes_total{feed="orders"} 50`, `append_seconds_count{feed="orders"} 5`,
-			`unsealed_bytes{feed="orders"} 50`)
+			`unsealed_bytes{feed="orders"} 50`, `segments_total{feed="orders"} 6`)
 		store.be(sound)
 		kfaketest.Pass(5 * time.Minute)
 		if b := s.Backlog(); b.Records != 0 || b.Age != 0 || b.Trouble != nil {
@@ -75,12 +78,38 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(`seals_total{feed="orders",outcome="committed"} 1`, `flusher_behind_seconds{feed="orders"} 0`)
-		if _, err := w.client("b").Open(t.Context(), feed); err != nil {
-			t.Fatal(err)
+		fence := func() {
+			t.Helper()
+			if _, err := w.client("b").Open(t.Context(), feed); err != nil {
+				t.Fatal(err)
+			}
 		}
+		fence()
 		if _, err := s.Append(t.Context(), batch("late")); err == nil {
 			t.Error("appended behind a seal")
 		}
+		if s, err = c.Open(t.Context(), feed); err != nil {
+			t.Fatal(err)
+		}
+		// One waits for the window for two seconds, behind one whose commit hangs.
+		in := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang})
+		for _, size := range []int{400, 300} {
+			time.AfterFunc(2*time.Second, in.Release)
+			if _, err := s.AppendAsync(t.Context(), batch(strings.Repeat("x", size))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kfaketest.Pass(time.Second)
+		expect(`window_wait_seconds_total{feed="orders"} 2`)
+		fence()
+		if _, err := s.Append(t.Context(), batch("late")); !errors.Is(err, flusso.ErrFenced) {
+			t.Errorf("append of a session that was fenced: %v", err)
+		}
+		if _, err := s.Seal(t.Context(), ""); err == nil {
+			t.Error("sealed by a session that was fenced")
+		}
+		expect(`append_failures_total{feed="orders",outcome="rejected"} 1`, `lease_changes_total{change="taken",feed="orders"} 2`,
+			`lease_changes_total{change="fenced",feed="orders"} 1`, `seals_total{feed="orders",outcome="refused"} 1`)
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // Open allocates a new stream and takes the feed's writer lease: the session
-// before, if any, is fenced [E1, E14]. It never touches the bucket. A stream
+// before, if any, is fenced [E1, E14]. It never waits for the bucket. A stream
 // that was left open stays until it is resumed or discarded, see
 // [Session.Left].
 //

@@ -36,6 +36,11 @@ type Item struct {
 type ReadOptions struct {
 	// Stream and Sequence are where to begin: with that record of that stream,
 	// going on with what follows it. Stream 0 is the beginning of the feed.
+	//
+	// The place of a sealed record is good for ever. That of one without commit is
+	// in the order of now: where a stream before it is resumed and appended to,
+	// that is not read from there. Whoever keeps a place to come back to keeps
+	// that of a sealed record, or of the one stream that is not.
 	Stream, Sequence uint64
 	// FromCommit begins with that commit instead.
 	FromCommit uint64

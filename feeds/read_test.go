@@ -110,7 +110,7 @@ func TestE6_ReadDeliversCommitsThenWhatIsNotSealed(t *testing.T) {
 	}
 }
 
-func TestFollowDeliversEachRecordOnceAcrossASeal(t *testing.T) {
+func TestE6_FollowDeliversEachRecordOnceAcrossASeal(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
 	w.stream(seal, "a")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -167,7 +167,7 @@ func TestFollowDeliversEachRecordOnceAcrossASeal(t *testing.T) {
 	}
 }
 
-func TestLatestFindsTheNewestRecordOfAKey(t *testing.T) {
+func TestE10_LatestFindsTheNewestRecordOfAKey(t *testing.T) {
 	for _, rule := range []string{feeds.LatestSequence, feeds.LatestVersion} {
 		t.Run(rule, func(t *testing.T) {
 			w := newWorld(t, feeds.CreateOptions{Keyed: true, Latest: rule})
@@ -216,7 +216,7 @@ func TestLatestFindsTheNewestRecordOfAKey(t *testing.T) {
 	}
 }
 
-func TestVerifyReadsEverythingBack(t *testing.T) {
+func TestE13_VerifyReadsEverythingBack(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{Keyed: true})
 	s, err := w.client("writer", func(c *feeds.Config) { c.PackBytes = 200 }).Open(t.Context(), feed)
 	if err != nil {

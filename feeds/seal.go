@@ -91,30 +91,9 @@ func checkMessage(feed, message string) error {
 // accepted. Segments commit in order, so the event is durable only if all of
 // them are.
 func (s *Session) mark(ctx context.Context, message string) error {
-	if err := s.take(ctx); err != nil {
+	p, err := s.submitMark(ctx, message)
+	if err != nil {
 		return err
-	}
-	defer s.pass()
-	if s.tail.seal != nil {
-		return nil // by a call before, which failed later on
-	}
-	if !s.alive() {
-		return s.ended(ctx)
-	}
-	s.tail.seal = fmt.Errorf("stream %d of feed %s: %w", s.stream, s.feed, ErrSealed)
-	s.tail.at, s.tail.note = time.Now(), message
-	p, err := s.submit(ctx, s.next(wire.StreamSealed, s.stream, func(e *wire.Event) {
-		e.At, e.Message = s.tail.at, message
-		for i := range e.State.Streams {
-			if st := &e.State.Streams[i]; st.Number == s.stream {
-				st.Step, st.Last, st.Bytes, st.Message = wire.StreamMarked, s.tail.last, s.tail.bytes, message
-				st.SealedAt = s.tail.at.UnixMilli()
-			}
-		}
-	}))
-	if err != nil { // nothing was sent
-		s.tail.seal = nil
-		return s.refusal(ctx, err)
 	}
 	if err = p.wait(ctx); err == nil {
 		reached(stepSealed)
@@ -124,6 +103,39 @@ func (s *Session) mark(ctx context.Context, message string) error {
 		return errors.Join(&SealError{Feed: s.Feed(), Stream: s.stream, Cause: err}, flusso.ErrUnknownOutcome)
 	}
 	return s.outcome(ctx, err)
+}
+
+// submitMark hands the event over, once: a later call of Seal waits for the same
+// one. From then on appends are refused.
+func (s *Session) submitMark(ctx context.Context, message string) (*publication, error) {
+	if err := s.take(ctx); err != nil {
+		return nil, err
+	}
+	defer s.pass()
+	switch {
+	case s.tail.marked != nil:
+		return s.tail.marked, nil
+	case s.tail.seal != nil:
+		return nil, s.tail.seal // it was closed
+	case !s.alive():
+		return nil, s.ended(ctx)
+	}
+	at := time.Now()
+	p, err := s.submit(ctx, s.next(wire.StreamSealed, s.stream, func(e *wire.Event) {
+		e.At, e.Message = at, message
+		for i := range e.State.Streams {
+			if st := &e.State.Streams[i]; st.Number == s.stream {
+				st.Step, st.Last, st.Bytes, st.Message = wire.StreamMarked, s.tail.last, s.tail.bytes, message
+				st.SealedAt = at.UnixMilli()
+			}
+		}
+	}))
+	if err != nil { // nothing was sent
+		return nil, s.refusal(ctx, err)
+	}
+	s.tail.marked, s.tail.at, s.tail.note = p, at, message
+	s.tail.seal = fmt.Errorf("stream %d of feed %s: %w", s.stream, s.feed, ErrSealed)
+	return p, nil
 }
 
 // finish is steps 2 and 3: all of the stream is in the bucket, then its commit

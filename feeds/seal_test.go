@@ -252,7 +252,7 @@ func TestE17_DiscardDropsAStreamWithoutACommit(t *testing.T) {
 	})
 }
 
-func TestAbandonedAndHalfSealedStreamsAreCommittedInOrder(t *testing.T) {
+func TestE13_AbandonedAndHalfSealedStreamsAreCommittedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, feeds.CreateOptions{})
 		a, err := w.client("a").Open(t.Context(), feed)

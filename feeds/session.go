@@ -53,12 +53,13 @@ type Session struct {
 
 // tail is where a stream ends, appends in flight included.
 type tail struct {
-	last  uint64 // sequence
-	bytes uint64 // keys and payloads
-	seal  error  // why nothing more is taken
-	at    time.Time
-	note  string // message of the seal
-	half  bool   // more than half of what may wait for a commit does
+	last   uint64       // sequence
+	bytes  uint64       // keys and payloads
+	seal   error        // why nothing more is taken: it was sealed or closed
+	marked *publication // the event that seals the stream, once it was handed over
+	at     time.Time    // of the seal
+	note   string       // message of the seal
+	half   bool         // more than half of what may wait for a commit does
 }
 
 // start begins a session on a stream for which the lease has published its

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -322,7 +324,7 @@ func TestE16_ResumeGoesOnWhereTheStreamEnds(t *testing.T) {
 	})
 }
 
-func TestOpenRefusesTheNinthStreamAndFencesNobody(t *testing.T) {
+func TestE1_OpenRefusesTheNinthStreamAndFencesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, feeds.CreateOptions{})
 		c := w.client("a")
@@ -343,14 +345,28 @@ func TestOpenRefusesTheNinthStreamAndFencesNobody(t *testing.T) {
 	})
 }
 
-func TestAnIdleSessionLivesOn(t *testing.T) {
+func TestE14_AnIdleSessionLivesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, feeds.CreateOptions{})
 		s, err := w.client("a").Open(t.Context(), feed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kfaketest.Pass(30 * time.Hour)
+		var mu sync.Mutex
+		ids := make(map[string]int)
+		w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Match: func(r kmsg.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			ids[r.(*kmsg.EndTxnRequest).TransactionalID]++
+			return false
+		}})
+		kfaketest.Pass(13 * time.Hour)
+		mu.Lock()
+		if len(ids) != 4 {
+			t.Errorf("within 13 idle hours these ids were used: %v, want all four, which a broker would forget otherwise", ids)
+		}
+		mu.Unlock()
+		kfaketest.Pass(17 * time.Hour)
 		if got, err := s.Append(t.Context(), batch("x")); err != nil || got.First != 1 {
 			t.Errorf("append after 30 idle hours: %+v, %v", got, err)
 		}
@@ -409,7 +425,7 @@ func TestE16_ASessionThatIsClosedLeavesItsStreamToOthers(t *testing.T) {
 
 // A transaction that is none of a writer's stays open in the WAL: what lies
 // behind it can't be read, so where the stream ends is not known.
-func TestResumeDoesNotGuessBehindAnOpenTransaction(t *testing.T) {
+func TestE16_ResumeDoesNotGuessBehindAnOpenTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, feeds.CreateOptions{})
 		foreign := w.Client(t, kgo.TransactionalID("foreign"), kgo.RecordPartitioner(kgo.ManualPartitioner()))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -370,9 +369,9 @@ func (g *stage) complete(ctx context.Context) error {
 	if m.Packs == nil {
 		m.Packs = []Object{}
 	}
-	content, err := json.Marshal(m)
+	content, err := m.encode()
 	if err != nil {
-		return fmt.Errorf("encode the manifest of stream %d of feed %s: %w", g.state.Number, g.feed, err)
+		return err
 	}
 	h := sha256.New()
 	h.Write(content)
