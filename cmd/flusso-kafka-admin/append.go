@@ -205,6 +205,11 @@ func (a *appending) run(life context.Context) (err error) {
 	}
 	opening, cancel = context.WithTimeout(life, a.timeout)
 	defer cancel()
+	if in.reader != nil { // the first record may have been waited for, and somebody have come meanwhile
+		if err := a.free(opening, c); err != nil {
+			return c.conn.Explain(opening, err)
+		}
+	}
 	open := c.Open
 	if a.resume {
 		open = c.Resume
@@ -252,6 +257,15 @@ func (a *appending) prepare(ctx context.Context, c *feedCluster) (feeds.Settings
 		return d.Settings, err
 	}
 	return d.Settings, nil
+}
+
+// free refuses a feed that somebody is at work on.
+func (a *appending) free(ctx context.Context, c *feedCluster) error {
+	d, err := c.Describe(ctx, a.feed)
+	if err != nil {
+		return err
+	}
+	return a.take.check(d)
 }
 
 // session appends, then seals or leaves the stream.

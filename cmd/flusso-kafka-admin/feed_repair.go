@@ -56,11 +56,14 @@ func (t *feedTarget) repair(ctx context.Context, c *feedCluster, feed string, ta
 		PriorEpoch   uint64           `json:"priorEpoch"`
 		Fenced       string           `json:"fenced,omitempty"`
 		Repaired     bool             `json:"repaired"`
-	}{Feed: feed, PriorCommits: d.Commits, Sealed: []unsealedStream{}, Commits: []*feedCommit{}, PriorEpoch: d.Epoch, Fenced: take.says(d, dry)}
+	}{Feed: feed, PriorCommits: d.Commits, Sealed: []unsealedStream{}, Commits: []*feedCommit{}, PriorEpoch: d.Epoch}
 	for _, s := range describe(d).Streams {
 		if s.State == "sealed" {
 			a.Sealed = append(a.Sealed, s)
 		}
+	}
+	if len(a.Sealed) > 0 { // otherwise nobody's lease is taken
+		a.Fenced = take.says(d, dry)
 	}
 	var failed error
 	if !dry {
