@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -238,4 +239,56 @@ func TestLimits_AManifestIsReadable(t *testing.T) {
 	if _, err := feeds.EncodeManifest(many); !errorAs(err, func(e *flusso.LimitError) bool { return e.Value > e.Max && strings.Contains(e.Setting, "PackBytes") }) {
 		t.Errorf("a manifest of %d packs: %v", len(many.Packs), err)
 	}
+}
+
+// What waits for a commit is counted over all streams, and who is refused is told
+// which they are and what keeps the oldest from its commit.
+func TestLimits_AllThatWaitsForACommitCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, address := newStore("waits")
+		w := newWorld(t, feeds.CreateOptions{MaxUnsealedBytes: 10, Bucket: address})
+		a := w.opened("a")
+		if _, err := a.Append(t.Context(), batch("six...")); err != nil {
+			t.Fatal(err)
+		}
+		full := func(s *feeds.Session, unsealed uint64, payload string, cause error) {
+			t.Helper()
+			_, err := s.Append(t.Context(), batch(payload))
+			if !errorAs(err, func(e *feeds.FullError) bool {
+				return e.Unsealed == unsealed && e.Limit == 10 && slices.Equal(e.Streams, []uint64{1, 2}) && errors.Is(e.Cause, cause)
+			}) {
+				t.Errorf("append of %d bytes where %d of 10 wait: %v", len(payload), unsealed, err)
+			}
+		}
+		b := w.opened("b") // the stream of the first is abandoned
+		full(b, 6, "five.", nil)
+		if _, err := b.Append(t.Context(), batch("four")); err != nil {
+			t.Errorf("append of as much as there may be: %v", err)
+		}
+		full(b, 10, "1", nil)
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		store.be(away)
+		c := w.client("c")
+		first, err := c.ResumeStream(t.Context(), feed, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := first.Seal(t.Context(), ""); !errors.Is(err, errStore) {
+			t.Fatalf("sealed without a bucket: %v", err)
+		}
+		second, err := c.ResumeStream(t.Context(), feed, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kfaketest.Pass(time.Minute) // it finds what keeps the first from its commit
+		full(second, 10, "1", errStore)
+		store.be(sound)
+		kfaketest.Pass(5 * time.Minute)
+		if got, err := second.Append(t.Context(), batch("sixty.")); err != nil || got.First != 2 {
+			t.Errorf("append with the first committed: %+v, %v", got, err)
+		}
+	})
 }
