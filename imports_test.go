@@ -71,7 +71,7 @@ var rules = []rule{
 		pkg: "kafka",
 		ours: []string{
 			"", "topics", "offsets", "requests", "watermark",
-			"internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment", "internal/lease",
+			"internal/wire", "internal/kafkaerr", "internal/group", "internal/ledger", "internal/segment", "internal/snappy", "internal/lease",
 		},
 		others: []string{twmb, "github.com/twmb/franz-go/plugin/kprom", "github.com/prometheus/client_golang/", "golang.org/x/sync/"},
 		why:    "the adapter knows everything below it, and neither the reference nor the suite",
@@ -128,6 +128,10 @@ var rules = []rule{
 	{
 		pkg: "internal/segment", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kerr, kmsg, kadm, twmb + "kversion"},
 		why: "the engine under lanes and feeds knows neither; of the root it uses the sentinels",
+	},
+	{
+		pkg: "internal/snappy", others: []string{kgo, "github.com/klauspost/compress/s2"},
+		why: "compression knows records, and nothing of what they mean",
 	},
 	{
 		pkg: "internal/members", others: []string{kadm},

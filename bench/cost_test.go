@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime/pprof"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flusso/flusso-kafka/bench"
@@ -35,9 +37,11 @@ func (e *env) metered(name string, side bench.Side, traffic *bench.Traffic, sum 
 	return func(ctx context.Context) (bench.Sample, error) {
 		defer label(name)()
 		traffic.Take()
-		began := e.cpu()
+		began, brokerBegan := e.cpu(), e.brokerCPU()
 		s, err := side(ctx)
-		*sum = sum.Add(bench.Cost{Exchange: traffic.Take(), Moved: s.Moved, CPU: e.cpu() - began})
+		*sum = sum.Add(bench.Cost{
+			Exchange: traffic.Take(), Moved: s.Moved, CPU: e.cpu() - began, Broker: e.brokerCPU() - brokerBegan,
+		})
 		return s, err
 	}
 }
@@ -53,6 +57,37 @@ func (e *env) cpu() time.Duration {
 		e.Fatal(err)
 	}
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// brokerCPU is the time that the broker's process had, 0 where it is not on this
+// machine: a container's is where there is no virtual machine between.
+func (e *env) brokerCPU() time.Duration {
+	if e.inProcess {
+		return 0
+	}
+	if e.brokerProcess == nil {
+		e.brokerProcess = findBroker()
+	}
+	stat, err := e.brokerProcess.Stat()
+	if err != nil {
+		return 0
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second))
+}
+
+// findBroker returns the only process that runs Kafka, or one that there is not.
+func findBroker() *procfs.Proc {
+	processes, _ := procfs.AllProcs() // there is no procfs everywhere
+	var found []procfs.Proc
+	for _, p := range processes {
+		if args, err := p.CmdLine(); err == nil && slices.Contains(args, "kafka.Kafka") {
+			found = append(found, p)
+		}
+	}
+	if len(found) != 1 {
+		return &procfs.Proc{}
+	}
+	return &found[0]
 }
 
 // ourOpts are [env.opts] for what is ours, counted.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -61,6 +62,8 @@ type env struct {
 	inProcess bool   // the broker is: its work and its allocations count as ours and raw's
 	prefix    string // of all names that the row makes
 	made      int
+
+	brokerProcess *procfs.Proc // nil until it was looked for
 
 	our, raw bench.Traffic // of the clients of each side
 	costs    costs         // of the last comparison

@@ -84,6 +84,9 @@ type Cost struct {
 	Exchange
 	Moved Moved
 	CPU   time.Duration // of this process; 0 where it is not known
+
+	// Broker is the CPU time of the broker's process; 0 where it is not known.
+	Broker time.Duration
 }
 
 // Add returns the sum of both.
@@ -99,6 +102,7 @@ func (c Cost) Add(other Cost) Cost {
 		Exchange: Exchange{Requests: requests, Written: c.Written + other.Written, Read: c.Read + other.Read, Connections: max(c.Connections, other.Connections)},
 		Moved:    Moved{Records: c.Moved.Records + other.Moved.Records, Bytes: c.Moved.Bytes + other.Moved.Bytes},
 		CPU:      c.CPU + other.CPU,
+		Broker:   c.Broker + other.Broker,
 	}
 }
 
@@ -124,8 +128,12 @@ func (c Cost) String() string {
 	text := fmt.Sprintf("%s requests per 1,000 records (%s; connections: %d), %s B written and %s B read for each byte moved",
 		per(all), strings.Join(names, ", "), c.Connections,
 		number(float64(c.Written)/float64(c.Moved.Bytes)), number(float64(c.Read)/float64(c.Moved.Bytes)))
+	perGB := func(d time.Duration) string { return number(d.Seconds() / (float64(c.Moved.Bytes) / 1e9)) }
 	if c.CPU > 0 {
-		text += fmt.Sprintf(", %s s of CPU per GB", number(c.CPU.Seconds()/(float64(c.Moved.Bytes)/1e9)))
+		text += fmt.Sprintf(", %s s of CPU per GB", perGB(c.CPU))
+	}
+	if c.Broker > 0 {
+		text += fmt.Sprintf(" and %s s of the broker's", perGB(c.Broker))
 	}
 	return text
 }

@@ -43,7 +43,8 @@ type Config struct {
 	// MaxUnackedBytes bounds what is submitted and not yet durable, 32 MiB by default.
 	MaxUnackedBytes int64
 	// SegmentBytes and SegmentAge say when a gathering segment goes out at
-	// the latest while others are in flight, 8 MiB and 250 ms by default.
+	// the latest while others are in flight: half of MaxUnackedBytes, so that
+	// one gathers while one is acknowledged, and 250 ms by default.
 	SegmentBytes int
 	SegmentAge   time.Duration
 	// MaxBatchBytes bounds keys and values of one commit, 64 MiB by default,
@@ -124,6 +125,9 @@ func (c *Config) prepare() (names, error) {
 	}
 	if c.SegmentBytes < 0 || c.SegmentAge < 0 {
 		return n, &flusso.InvalidError{What: "config of pipeline " + c.Pipeline, Reason: "SegmentBytes and SegmentAge are not negative"}
+	}
+	if c.SegmentBytes == 0 {
+		c.SegmentBytes = int(max(c.MaxUnackedBytes/2, 1))
 	}
 	if c.TrimAfter == 0 {
 		c.TrimAfter = 5 * time.Minute

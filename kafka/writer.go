@@ -7,9 +7,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/lease"
 	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/internal/snappy"
+	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -180,8 +184,12 @@ func (s *Stream) segmentConfig() segment.Config {
 	for lane, limit := range s.recordLimits() {
 		limits[lane.Topic()] = int32(limit)
 	}
+	var shared kgo.Compressor
+	if len(s.names.lanes) > 1 {
+		shared = snappy.New(wire.HeaderBatch, wire.OwnFrom)
+	}
 	return segment.Config{
-		Lease: s.names.pipeline.WriterLease(), ClientOpts: s.clientOpts,
+		Lease: s.names.pipeline.WriterLease(), ClientOpts: s.clientOpts, Shared: shared,
 		MaxBytes: s.cfg.SegmentBytes, MaxAge: s.cfg.SegmentAge, MaxUnackedBytes: s.cfg.MaxUnackedBytes,
 		BatchMaxBytes: func(topic string) int32 {
 			if limit, known := limits[topic]; known {

@@ -16,7 +16,8 @@ import (
 // what is queued and closes the clients.
 func (s *Session) commit() {
 	defer close(s.finished)
-	for g := range s.acked {
+	for g := range s.formed {
+		<-g.flushed
 		s.settle(g)
 		s.mu.Lock()
 		s.inFlight--

@@ -59,9 +59,6 @@ const concurrentBackoff = 2 * time.Millisecond
 // connection: kgo's default of 5 s is half a transaction.
 const metadataMinAge = 250 * time.Millisecond
 
-// linger is longer than the encoding of a segment takes.
-const linger = 100 * time.Millisecond
-
 // Config describes a session. Lease and one of Opts and ClientOpts are required.
 type Config struct {
 	// Lease is the prefix of the transactional ids Lease.0 to Lease.3: who
@@ -92,6 +89,9 @@ type Config struct {
 	// its max.message.bytes, and a usual one for the empty name. By default
 	// kgo's, 1,000,012, for all.
 	BatchMaxBytes func(topic string) int32
+	// Shared, if set, compresses for all topics together, unless the options
+	// choose another compression than snappy. By default the client compresses.
+	Shared kgo.Compressor
 	// Committed, if set, is called behind each segment that was committed. It
 	// must return soon.
 	Committed func()
@@ -161,9 +161,10 @@ func (c Config) opts(i int) []kgo.Opt {
 		kgo.TransactionalID(c.id(i)),
 		kgo.TransactionTimeout(c.TransactionTimeout),
 		kgo.ConcurrentTransactionsBackoff(concurrentBackoff),
-		// Record batches fill up while a segment is encoded; the flush behind its
-		// last record ends the wait for more.
-		kgo.ProducerLinger(linger),
+		// Nothing leaves before the segment is whole: how it is cut into record
+		// batches depends on nothing but its records then, and is the same for
+		// topics that get the same.
+		kgo.ManualFlushing(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// The window and the size of a segment bound what is buffered; a

@@ -25,12 +25,11 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	s := newSession(cfg)
 	for i := range s.clients {
-		cl, err := kgo.NewClient(append(cfg.opts(i), kgo.WithContext(s.base))...)
-		if err != nil {
+		var err error
+		if s.clients[i], s.gates[i], err = s.newClient(i); err != nil {
 			s.closeClients()
 			return nil, s.openError(i, err)
 		}
-		s.clients[i] = cl
 	}
 	for i, cl := range s.clients {
 		id, epoch, err := fence(ctx, cl, cfg)

@@ -21,7 +21,8 @@ type segment struct {
 	turn    int // the segments of a session count from 0
 	client  *kgo.Client
 	entries []Entry
-	errs    []error // by entry: rejected alone
+	errs    []error       // by entry: rejected alone
+	flushed chan struct{} // closed when all is acknowledged, or the segment failed
 
 	// Written by the former; read by the committer after it was handed over.
 	records  int
@@ -130,13 +131,20 @@ func (g *segment) waiting() string {
 }
 
 // form runs until the session ends: it takes entries from the queue as soon as
-// they may go, and produces them, one segment after the other.
+// they may go, and hands their records to the clients, one segment after the
+// other. It is one segment ahead: while one is acknowledged the next is encoded
+// and begins to be compressed.
 func (s *Session) form() {
-	defer close(s.acked)
-	for turn := 0; ; turn++ {
+	defer close(s.formed)
+	before := make(chan struct{}) // closed when the segment before was acknowledged, or failed
+	close(before)
+	for turn, beforeThat := 0, before; ; turn++ {
+		if !s.wait(beforeThat) {
+			return
+		}
 		select {
 		case s.slots <- struct{}{}: // the id's segment before is resolved
-		case <-s.done:
+		case <-s.life.Done():
 			return
 		}
 		entries := s.take()
@@ -144,15 +152,23 @@ func (s *Session) form() {
 			return
 		}
 		g := &segment{
-			turn: turn, client: s.clients[turn%IDs], entries: entries,
+			turn: turn, client: s.clients[turn%IDs], entries: entries, flushed: make(chan struct{}),
 			errs: make([]error, len(entries)), unacked: make(map[partition]int64), topics: make(map[string]struct{}),
 		}
-		s.produce(g)
-		s.acked <- g // as many places as slots
-		if g.failure() != nil {
-			s.fail(Rejected, g.failure())
-			return
-		}
+		s.encode(g, before)
+		go s.flush(g, before)
+		s.formed <- g // as many places as slots; the committer waits for the flush
+		before, beforeThat = g.flushed, before
+	}
+}
+
+// wait waits for c, and is false when the session ended before.
+func (s *Session) wait(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-s.life.Done():
+		return false
 	}
 }
 
@@ -186,7 +202,7 @@ func (s *Session) take() []Entry {
 		select {
 		case <-s.wake:
 		case <-aged:
-		case <-s.done:
+		case <-s.life.Done():
 		}
 	}
 }
@@ -215,10 +231,10 @@ func (s *Session) cutLocked() []Entry {
 	return entries
 }
 
-// produce writes the segment's records in a new transaction and returns when
-// the broker acknowledged them all, or the segment failed.
-func (s *Session) produce(g *segment) {
-	ctx, cancel := s.within(s.cfg.TransactionTimeout)
+// encode begins the segment's transaction and hands its records to the client,
+// which keeps them until the flush.
+func (s *Session) encode(g *segment, before <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(s.life, s.cfg.TransactionTimeout)
 	defer cancel()
 	op := "begin transaction " + s.cfg.id(g.turn)
 	if err := s.begin(g, op); err != nil {
@@ -231,15 +247,45 @@ func (s *Session) produce(g *segment) {
 		return
 	}
 	for i, e := range g.entries {
+		if e.Offsets != nil && !s.wait(before) {
+			// Offsets go to the broker at once. The transaction ages from then
+			// on, and must not age for the one before it.
+			g.fail(context.Cause(s.life))
+		}
 		if g.failure() != nil {
 			return
 		}
-		s.encode(ctx, g, i, e)
+		s.encodeEntry(ctx, g, i, e)
 	}
+}
+
+// flush sends the segment's records and returns when the broker acknowledged
+// them all, or the segment failed. None is sent before those of the segment
+// before are acknowledged: were they sent again, they would come behind.
+func (s *Session) flush(g *segment, before <-chan struct{}) {
+	defer close(g.flushed)
+	s.send(g, before)
+	if err := g.failure(); err != nil {
+		s.fail(Rejected, err)
+	}
+}
+
+func (s *Session) send(g *segment, before <-chan struct{}) {
 	if g.failure() != nil {
 		return
 	}
-	if g.client.Flush(ctx) != nil || !s.settled(ctx, g) {
+	ctx, cancel := context.WithCancelCause(s.life)
+	defer cancel(nil)
+	if ready := s.gates[g.turn%IDs].holdUntil(before); !ready && !s.wait(before) {
+		g.fail(context.Cause(s.life))
+		return
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- g.client.Flush(ctx) }() // waited for below
+	s.wait(before)
+	late := time.AfterFunc(s.cfg.TransactionTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
+	if <-flushed != nil || !s.settled(ctx, g) {
 		g.fail(s.late(ctx, g))
 	}
 }
@@ -295,8 +341,8 @@ func (s *Session) late(ctx context.Context, g *segment) error {
 		s.cfg.id(g.turn), g.waiting(), s.cfg.TransactionTimeout), cause)
 }
 
-// encode produces one entry of the segment, after its group offsets.
-func (s *Session) encode(ctx context.Context, g *segment, i int, e Entry) {
+// encodeEntry produces one entry of the segment, after its group offsets.
+func (s *Session) encodeEntry(ctx context.Context, g *segment, i int, e Entry) {
 	alone := func(err error) error {
 		return &Error{Lease: s.cfg.Lease, Outcome: Rejected, Cause: err}
 	}
@@ -327,22 +373,5 @@ func (s *Session) encode(ctx context.Context, g *segment, i int, e Entry) {
 	g.sent(rs)
 	for _, r := range rs {
 		g.client.Produce(context.Background(), r, g.acked)
-	}
-}
-
-// within returns a context that ends with the session, or after d. The former
-// alone calls it, for one segment at a time.
-func (s *Session) within(d time.Duration) (context.Context, context.CancelFunc) {
-	timed, stop := context.WithTimeout(context.Background(), d)
-	ctx, end := context.WithCancelCause(timed)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.onEnd = end
-	if s.end != nil {
-		end(s.end.Cause)
-	}
-	return ctx, func() {
-		stop()
-		end(nil)
 	}
 }

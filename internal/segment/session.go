@@ -35,6 +35,7 @@ type Entry struct {
 type Session struct {
 	cfg       Config
 	clients   [IDs]*kgo.Client
+	gates     [IDs]*gate         // of the clients; nil where the caller compresses
 	producers [IDs]int64         // producer ids of the clients when they were fenced
 	epochs    [IDs]int16         // and their epochs
 	base      context.Context    //nolint:containedctx // the life of the clients
@@ -42,10 +43,11 @@ type Session struct {
 	groups    groups
 	topics    [IDs]map[string]struct{} // what each client has produced to; the former's
 
-	slots    chan struct{} // one per segment that is formed and not resolved
-	acked    chan *segment // from former to committer, in order
-	wake     chan struct{} // to the former: something changed
-	done     chan struct{} // closed when the session has ended
+	slots    chan struct{}   // one per segment that is formed and not resolved
+	formed   chan *segment   // from former to committer, in order
+	wake     chan struct{}   // to the former: something changed
+	life     context.Context //nolint:containedctx // ends, with the cause, when the session has ended
+	finish   context.CancelCauseFunc
 	finished chan struct{} // closed when all goroutines have
 
 	mu         sync.Mutex
@@ -61,8 +63,7 @@ type Session struct {
 	active     time.Time // last time something was resolved
 	asking     bool      // a commit is asked for and not answered
 	closing    bool
-	end        *Error                  // why the session has ended
-	onEnd      context.CancelCauseFunc // gives up on the segment that is being formed
+	end        *Error // why the session has ended
 }
 
 type queued struct {
@@ -84,10 +85,11 @@ type drain struct {
 
 func newSession(cfg Config) *Session {
 	base, kill := context.WithCancel(context.Background())
+	life, finish := context.WithCancelCause(context.Background())
 	s := &Session{
-		cfg: cfg, base: base, kill: kill, active: time.Now(),
-		slots: make(chan struct{}, IDs), acked: make(chan *segment, IDs), wake: make(chan struct{}, 1),
-		done: make(chan struct{}), finished: make(chan struct{}),
+		cfg: cfg, base: base, kill: kill, life: life, finish: finish, active: time.Now(),
+		slots: make(chan struct{}, IDs), formed: make(chan *segment, IDs), wake: make(chan struct{}, 1),
+		finished: make(chan struct{}),
 	}
 	for i := range s.topics {
 		s.topics[i] = make(map[string]struct{})
@@ -142,7 +144,7 @@ func (s *Session) Submit(ctx context.Context, e Entry) error {
 	var err error
 	select {
 	case <-w.ready:
-	case <-s.done:
+	case <-s.life.Done():
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -216,7 +218,7 @@ func (s *Session) Err() error {
 
 // Done is closed when the session has ended, by failure or by Close. Entries
 // may still be resolved after it.
-func (s *Session) Done() <-chan struct{} { return s.done }
+func (s *Session) Done() <-chan struct{} { return s.life.Done() }
 
 // End ends the session for a reason that its owner knows better, such as a
 // newer holder of the lease. Segments whose commit is asked for are waited
@@ -235,10 +237,7 @@ func (s *Session) endLocked(o Outcome, cause error) {
 		return
 	}
 	s.end = &Error{Lease: s.cfg.Lease, Outcome: o, Ended: true, Cause: cause}
-	close(s.done)
-	if s.onEnd != nil {
-		s.onEnd(cause)
-	}
+	s.finish(cause)
 	s.cfg.Logger.Debug("session ended", "lease", s.cfg.Lease, "outcome", o.String(), "cause", cause)
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -99,6 +100,7 @@ func EncodeItem(dst []*kgo.Record, topic string, item flusso.LaneItem, h Header)
 		if i == len(records)-1 {
 			start := len(text)
 			text, _ = h.AppendText(text)
+			text = appendPad(text, start)
 			slab = append(slab, kgo.RecordHeader{Key: HeaderBatch, Value: text[start:len(text):len(text)]})
 			if h.Kind == Complete {
 				start = len(text)
@@ -112,6 +114,28 @@ func EncodeItem(dst []*kgo.Record, topic string, item flusso.LaneItem, h Header)
 		dst = append(dst, r)
 	}
 	return dst
+}
+
+// OwnFrom is where the values of HeaderBatch begin to differ between lanes that
+// get the same items: [EncodeItem] pads what follows to one length, so that what
+// lanes have in common can be compressed once.
+const OwnFrom = " seq="
+
+// paddedOwn holds all the counts until a lane has had some 10⁹ items.
+const paddedOwn = 96
+
+// appendPad pads the header's text that begins at start.
+func appendPad(text []byte, start int) []byte {
+	const key = " pad="
+	own := len(text) - start - bytes.Index(text[start:], []byte(OwnFrom))
+	if own >= paddedOwn-len(key) {
+		return text
+	}
+	text = append(text, key...)
+	for range paddedOwn - len(key) - own {
+		text = append(text, '.')
+	}
+	return text
 }
 
 // HeaderOf returns the header that ends an item at r, Indexes included, or

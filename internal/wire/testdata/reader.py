@@ -323,10 +323,15 @@ def parse_item(records):
     return {"kind": header["kind"], "envelopes": envelopes}, header
 
 
+def padded(text):
+    own = len(text) - text.index(" seq=")
+    return text if own > 90 else text + " pad=" + "." * (96 - own - 5)
+
+
 def format_item(item, header):
     if item["kind"] == "complete":
         indexes = json.dumps(item["indexes"], ensure_ascii=False, separators=(",", ":"))
-        headers = [["flusso-batch", format_text(header, HEADER)], ["flusso-indexes", indexes]]
+        headers = [["flusso-batch", padded(format_text(header, HEADER))], ["flusso-indexes", indexes]]
         return [{"key": None, "value": None, "timestamp": header["built_at"], "headers": headers}]
     records = []
     for e in item["envelopes"]:
@@ -336,7 +341,7 @@ def format_item(item, header):
         records.append({"key": e["index"] + "/" + e["id"], "value": e.get("document"), "timestamp": e["built_at"], "headers": headers})
     if not records:
         records.append({"key": None, "value": None, "timestamp": header["built_at"], "headers": []})
-    records[-1]["headers"].append(["flusso-batch", format_text(header, HEADER)])
+    records[-1]["headers"].append(["flusso-batch", padded(format_text(header, HEADER))])
     return records
 
 

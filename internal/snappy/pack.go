@@ -1,0 +1,72 @@
+package snappy
+
+import (
+	"bytes"
+	"math/rand/v2"
+
+	"github.com/klauspost/compress/s2"
+)
+
+// pack compresses src with the mask in place of what is its own. It is false
+// where the mask did not do: the bytes are not in the block as they are, or
+// something in the block is copied from them.
+func (b *batch) pack(src []byte) bool {
+	b.plain = append(b.plain[:0], src...)
+	b.mask()
+	b.packed = s2.EncodeSnappy(b.packed[:cap(b.packed)], b.plain)
+	return b.find() && b.independent()
+}
+
+// mask overwrites what is own by bytes at random, above those of ASCII. What
+// ends up next to what, decides whether a match goes on into the mask: so the
+// first and the last byte of one are others than those of the masks before it.
+func (b *batch) mask() {
+	rng := rand.NewChaCha8([32]byte{})
+	for i, o := range b.own {
+		m := b.plain[o.start:o.end]
+		_, _ = rng.Read(m) // it never fails
+		for j := range m {
+			m[j] |= 0x80
+		}
+		m[0], m[len(m)-1] = 0x80|byte(i), 0x80|byte(i)
+	}
+}
+
+// find looks up where in the block the masks are.
+func (b *batch) find() bool {
+	b.at = b.at[:0]
+	from := 0
+	for _, o := range b.own {
+		i := bytes.Index(b.packed[from:], b.plain[o.start:o.end])
+		if i < 0 {
+			return false
+		}
+		b.at = append(b.at, from+i)
+		from += i + o.end - o.start
+	}
+	return true
+}
+
+// independent proves that nothing in the block but the masks themselves depends
+// on them: with each of their bits turned over, in the block and in what it was
+// made from, the one still comes to the other.
+func (b *batch) independent() bool {
+	for i, o := range b.own {
+		invert(b.plain[o.start:o.end])
+		invert(b.packed[b.at[i] : b.at[i]+o.end-o.start])
+	}
+	scratch := scratches.Get().(*[]byte)
+	defer scratches.Put(scratch)
+	got, err := s2.Decode((*scratch)[:cap(*scratch)], b.packed)
+	if err != nil {
+		return false
+	}
+	*scratch = got
+	return bytes.Equal(got, b.plain)
+}
+
+func invert(bits []byte) {
+	for i := range bits {
+		bits[i] = ^bits[i]
+	}
+}
