@@ -17,6 +17,7 @@ import (
 // documents to the WAL of another feed. Documents are twice as large as in the
 // other rows: records of a feed are a kibibyte.
 func appended(e *env) bench.Report {
+	e.steady()
 	client, err := feeds.New(feeds.Config{Client: e.ourOpts(), StagingDir: e.TempDir()})
 	if err != nil {
 		e.Fatal(err)

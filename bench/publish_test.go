@@ -13,6 +13,7 @@ import (
 // records to two topics. Both are handed the batches and build their records
 // within the measure.
 func publish(e *env) bench.Report {
+	e.steady()
 	sinks := []string{"a", "b"}
 	p := e.commits(e.stream(nil, sinks...))
 	cl, topics := e.client(e.rawOpts(rawProducer(rawLinger)...)...), e.topics(len(sinks))
