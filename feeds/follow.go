@@ -58,8 +58,10 @@ func (r *reading) observe(ctx context.Context, e wire.Event) error {
 	case e.Kind == wire.StreamDiscarded && !r.dropped[e.Stream]:
 		return r.discarded(e.Stream)
 	case e.Kind == wire.StreamCommitted && e.Commit.Number > r.commits:
+		if err := r.readCommit(ctx, commitOf(e)); err != nil {
+			return err
+		}
 		r.commits = e.Commit.Number
-		return r.readCommit(ctx, commitOf(e))
 	}
 	return nil
 }

@@ -30,6 +30,10 @@ type Item struct {
 	// Discarded says that the stream, of which records were delivered, was
 	// dropped without a commit: forget them. The record is empty.
 	Discarded bool
+
+	// What [Item.Place] is made of, beside stream and sequence.
+	passed uint64   // commits that were delivered or passed whole
+	others []readTo // the other streams without commit, as far as they were read
 }
 
 // ReadOptions say where to read from and how far.
@@ -37,13 +41,16 @@ type ReadOptions struct {
 	// Stream and Sequence are where to begin: with that record of that stream,
 	// going on with what follows it. Stream 0 is the beginning of the feed.
 	//
-	// The place of a sealed record is good for ever. That of one without commit is
-	// in the order of now: where a stream before it is resumed and appended to,
-	// that is not read from there. Whoever keeps a place to come back to keeps
-	// that of a sealed record, or of the one stream that is not.
+	// What lies before that is passed over, in the order of now: for a record
+	// without commit all commits, and the streams without commit that have lower
+	// numbers, as far as they go when reading begins. To go on where a reader
+	// stopped keep its place and give After: of another stream, resumed or sealed
+	// meanwhile, more may be before that record by now than was read.
 	Stream, Sequence uint64
 	// FromCommit begins with that commit instead.
 	FromCommit uint64
+	// After goes on where a reader stopped, behind the item whose place it is.
+	After Place
 	// Sealed leaves out what has no commit.
 	Sealed bool
 	// Follow goes on with what is appended, until the context ends. It
@@ -85,8 +92,10 @@ type reading struct {
 	commits   uint64            // number of the newest commit that was delivered or passed
 	begun     bool              // the place to begin at was reached
 	delivered map[uint64]uint64 // last sequence of each stream that was delivered or passed
-	seen      map[uint64]bool   // uncommitted streams of which a record was delivered
+	seen      map[uint64]bool   // streams without commit that were begun: whether a record was delivered, or all passed
 	dropped   map[uint64]bool   // streams that were discarded
+	othersOf  uint64            // the stream that others are the others of; 0 where they are to be looked at again
+	others    []readTo
 }
 
 func (c *Client) newReading(ctx context.Context, name string, o ReadOptions) (*reading, error) {
@@ -104,6 +113,8 @@ func (c *Client) newReading(ctx context.Context, name string, o ReadOptions) (*r
 		return bad("a sequence without its stream")
 	case o.Stream > 0 && o.FromCommit > 0:
 		return bad("a stream and a commit")
+	case o.After != "" && (o.Stream > 0 || o.FromCommit > 0):
+		return bad("a place to go on behind, and a stream or a commit")
 	}
 	e, err := c.state(ctx, feed)
 	if err != nil {
@@ -124,6 +135,9 @@ func (c *Client) newReading(ctx context.Context, name string, o ReadOptions) (*r
 	}
 	if o.Sequence > 1 {
 		r.delivered[o.Stream], r.seen[o.Stream] = o.Sequence-1, true
+	}
+	if o.After != "" {
+		return r, r.resume(o.After, e.State.Newest, e.State.Commits)
 	}
 	return r, nil
 }
@@ -182,7 +196,10 @@ func (r *reading) readCommits(ctx context.Context) (wire.Event, error) {
 			if err := r.discarded(e.Stream); err != nil {
 				return state, err
 			}
-		case e.Kind == wire.StreamCommitted && e.Commit.Number > r.commits:
+		case e.Kind == wire.StreamCommitted && e.Commit.Number <= r.commits:
+			// Delivered, or passed: of what the WAL still holds of it nothing is new.
+			r.delivered[e.Stream] = e.Commit.Last
+		case e.Kind == wire.StreamCommitted:
 			if !r.begun && e.Stream != r.o.Stream {
 				r.delivered[e.Stream] = e.Commit.Last // it lies before the place to begin at
 			}
@@ -199,11 +216,12 @@ func (r *reading) readCommits(ctx context.Context) (wire.Event, error) {
 func (r *reading) discarded(stream uint64) error {
 	r.dropped[stream] = true
 	r.begun = r.begun || stream == r.o.Stream // what follows it comes next
-	if !r.seen[stream] {
+	known := r.seen[stream]
+	r.forget(stream)
+	if !known {
 		return nil
 	}
-	delete(r.seen, stream)
-	if !r.yield(Item{Stream: stream, Discarded: true}, nil) {
+	if !r.yield(r.item(Item{Stream: stream, Discarded: true}), nil) {
 		return errStopped
 	}
 	return nil
@@ -211,7 +229,7 @@ func (r *reading) discarded(stream uint64) error {
 
 // readCommit delivers what was not delivered of a commit.
 func (r *reading) readCommit(ctx context.Context, c Commit) error {
-	delete(r.seen, c.Stream) // it can't be discarded any more
+	r.forget(c.Stream) // it can't be discarded any more
 	if r.delivered[c.Stream] >= c.Last {
 		return nil
 	}
@@ -277,7 +295,7 @@ func (r *reading) readPack(ctx context.Context, c Commit, o Object) (err error) 
 		}
 		item := Item{Record: recordOf(row), Stream: c.Stream, Sequence: row.Sequence, AppendedAt: time.UnixMilli(row.AppendedAt), Commit: c.Number}
 		r.delivered[c.Stream] = row.Sequence
-		if !r.yield(item, nil) {
+		if !r.yield(r.item(item), nil) {
 			return errStopped
 		}
 	}
@@ -334,7 +352,9 @@ func (f *fetched) Close() error {
 func (r *reading) readOpen(ctx context.Context, state wire.FeedState, ends partition.Ends) (gone bool, err error) {
 	for _, st := range state.Streams {
 		if !r.begun && st.Number < r.o.Stream {
-			r.delivered[st.Number] = wire.MaxSequence // it lies before the place to begin at
+			if err := r.pass(ctx, st, ends); err != nil {
+				return true, err
+			}
 			continue
 		}
 		if err := r.readStream(ctx, st, ends.High); err != nil {
@@ -347,6 +367,21 @@ func (r *reading) readOpen(ctx context.Context, state wire.FeedState, ends parti
 	}
 	// From where no batch was half written.
 	return false, r.follow(ctx, ends.Stable)
+}
+
+// pass passes over a stream without commit that lies before the place to begin
+// at: what is appended to it from now on is read.
+func (r *reading) pass(ctx context.Context, st wire.StreamState, ends partition.Ends) error {
+	last := st.Last
+	if st.Step == wire.StreamOpen {
+		tail, err := r.client.tailOf(ctx, r.feed, ends, st)
+		if _, hole := errors.AsType[*HoleError](err); err != nil && !hole { // whoever reads it is told
+			return err
+		}
+		last = max(last, tail.Last)
+	}
+	r.delivered[st.Number], r.seen[st.Number] = last, false
+	return nil
 }
 
 func (r *reading) readStream(ctx context.Context, st wire.StreamState, end flusso.Offset) error {
@@ -383,7 +418,7 @@ func (r *reading) deliver(records []Record, a wire.Append) error {
 		}
 		records[i].Fingerprint = records[i].Identity()
 		r.delivered[a.Stream], r.seen[a.Stream] = sequence, true
-		if !r.yield(Item{Record: records[i], Stream: a.Stream, Sequence: sequence, AppendedAt: a.At}, nil) {
+		if !r.yield(r.item(Item{Record: records[i], Stream: a.Stream, Sequence: sequence, AppendedAt: a.At}), nil) {
 			return errStopped
 		}
 	}

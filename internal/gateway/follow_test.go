@@ -127,8 +127,8 @@ func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
 	s := n.open()
 	into[rangeJSON](t, n.append(s, 0, "b1", "one", "two", "three"), http.StatusOK)
 	f := follow(t.Context(), t, n, "/v1/feeds/orders/records?limit=2", typeEvents)
-	for _, want := range []string{"1:1", "1:2"} {
-		if id, event, data := f.event(); id != want || event != "record" || !strings.Contains(data, `"sequence":`+want[2:]) {
+	for _, want := range []string{"0/1:1", "0/1:2"} {
+		if id, event, data := f.event(); id != want || event != "record" || !strings.Contains(data, `"sequence":`+want[4:]) {
 			t.Errorf("got %s %s %s, want %s", id, event, data, want)
 		}
 	}
@@ -137,13 +137,13 @@ func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
 	}
 	f.wait()
 	ctx, cancel := context.WithCancel(t.Context())
-	f = follow(ctx, t, n, "/v1/feeds/orders/records?follow=true", typeEvents, "Last-Event-ID", "1:2")
-	if id, _, _ := f.event(); id != "1:3" {
-		t.Errorf("went on with %s, want 1:3", id)
+	f = follow(ctx, t, n, "/v1/feeds/orders/records?follow=true", typeEvents, "Last-Event-ID", "0/1:2")
+	if id, _, _ := f.event(); id != "0/1:3" {
+		t.Errorf("went on with %s, want 0/1:3", id)
 	}
 	into[rangeJSON](t, n.append(s, 3, "b2", "four"), http.StatusOK)
-	if id, _, _ := f.event(); id != "1:4" {
-		t.Errorf("followed with %s, want 1:4", id)
+	if id, _, _ := f.event(); id != "0/1:4" {
+		t.Errorf("followed with %s, want 0/1:4", id)
 	}
 	cancel()
 	f.wait()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -152,7 +151,7 @@ const (
 // line is a piece of the answer to a read.
 type line struct {
 	event string // "record", "discarded"
-	id    string // of a record: STREAM:SEQUENCE
+	id    string // of a record: its place
 	data  []byte
 	err   error // ends it
 	end   bool  // the same, in order
@@ -167,11 +166,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request) error {
 	limit := p.number("limit", 1, false)
 	events := strings.Contains(r.Header.Get("Accept"), typeEvents)
 	if last := r.Header.Get("Last-Event-ID"); events && last != "" {
-		stream, sequence, ok := strings.Cut(last, ":")
-		o.Stream, o.Sequence, o.FromCommit = p.parse("Last-Event-ID", stream, 1), p.parse("Last-Event-ID", sequence, 1)+1, 0
-		if !ok {
-			p.bad("Last-Event-ID is %q: STREAM:SEQUENCE", last)
-		}
+		o.Stream, o.Sequence, o.FromCommit, o.After = 0, 0, 0, feeds.Place(last)
 	}
 	if err := p.problem(); err != nil {
 		return err
@@ -214,10 +209,10 @@ func (g *Gateway) produce(ctx context.Context, feed string, o feeds.ReadOptions,
 			tell(line{err: readProblem(err)})
 			return
 		}
-		l := line{event: "record", id: fmt.Sprintf("%d:%d", item.Stream, item.Sequence)}
+		l := line{event: "record", id: string(item.Place())}
 		body := any(nil)
 		if item.Discarded {
-			l.event, l.id, body = "discarded", "", discardedJSON{item.Stream, true}
+			l.event, body = "discarded", discardedJSON{item.Stream, true}
 		} else {
 			body = newRecord(&item)
 			n++
