@@ -6,6 +6,7 @@ import (
 	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/pack"
 )
 
 // Manifest lists what a commit consists of. It is JSON in the bucket;
@@ -36,11 +37,14 @@ type Object struct {
 	First   uint64 `json:"first"`  // sequences that it holds; of an index those of its stream
 	Last    uint64 `json:"last"`
 	Records uint64 `json:"records"` // of an index: its keys
+	// Sums are those of the pieces of an index, by which a look-up knows what it
+	// reads; nil in manifests of before there were any.
+	Sums *pack.Sums `json:"sums,omitempty"`
 }
 
 const (
 	manifestVersion = 1
-	maxManifest     = 16 << 20 // bytes: 50,000 packs
+	maxManifest     = 16 << 20 // bytes: 50,000 packs, or a key index of 90 GiB
 )
 
 // encode returns the manifest as it goes into the bucket: no larger than what

@@ -392,7 +392,8 @@ func (g *stage) index(ctx context.Context) (_ *Object, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	h := sha256.New()
-	size, err := io.Copy(h, f)
+	sums := pack.NewSummer()
+	size, err := io.Copy(io.MultiWriter(h, sums), f)
 	if err != nil {
 		return nil, fmt.Errorf("index stream %d of feed %s: %w", g.state.Number, g.feed, err)
 	}
@@ -401,6 +402,8 @@ func (g *stage) index(ctx context.Context) (_ *Object, err error) {
 		return nil, err
 	}
 	o := g.object("index", g.packs[0].First, g.packs[len(g.packs)-1].Last, x.Entries(), h, size)
+	of := sums.Sums()
+	o.Sums = &of
 	return &o, g.put(ctx, f, &o)
 }
 

@@ -166,7 +166,11 @@ func (v *verification) index(ctx context.Context, m Manifest, dir string) (err e
 	}
 	defer func() { err = errors.Join(err, got.Close()) }()
 	v.Objects++
-	if err := sameEntries(got.File, want); err != nil {
+	err = sameEntries(got.File, want)
+	if m.Index.Sums != nil { // look-ups go by them
+		err = errors.Join(err, m.Index.Sums.Check(got.File, m.Index.Size))
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", m.Index.Name, err)
 	}
 	return nil

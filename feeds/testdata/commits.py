@@ -9,6 +9,7 @@ indexes are read by DuckDB, their metadata by DuckDB and pyarrow: requirements.t
 versions. Exit status: 0 the same, 1 something differs, 2 usage.
 """
 
+import base64
 import datetime
 import hashlib
 import json
@@ -42,7 +43,7 @@ ROW_WEIGHT = 64  # what a record counts beside its key and payload
 GROUP_BYTES = 8 << 20  # a row group is closed once it holds as much
 BOUND = 256  # bytes of a page's least and greatest key in an index
 
-counts = {"feeds": 0, "commits": 0, "packs": 0, "indexes": 0, "records": 0, "keys": 0, "row groups": 0, "pages": 0, "failed": 0}
+counts = {"feeds": 0, "commits": 0, "packs": 0, "indexes": 0, "records": 0, "keys": 0, "pieces": 0, "row groups": 0, "pages": 0, "failed": 0}
 database = duckdb.connect()
 database.execute("SET TimeZone = 'UTC'")
 
@@ -203,6 +204,32 @@ def excludes(path, key):
     return all(r["bloom_filter_excludes"] for r in got)
 
 
+def crc32c(content):
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc = CRC32C[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def crc32c_table():
+    for crc in range(256):
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        yield crc
+
+
+CRC32C = list(crc32c_table())
+
+
+def read_sums(bucket, o):
+    path, content = checked(bucket, o["name"], o["sha256"], o["size"])
+    sums = o["sums"]
+    check(path, "members of its sums", sorted(sums), ["crc32c", "piece"])
+    pieces = [content[i : i + sums["piece"]] for i in range(0, len(content), sums["piece"])]
+    check(path, "its sums", base64.b64decode(sums["crc32c"]), b"".join(crc32c(p).to_bytes(4, "big") for p in pieces))
+    counts["pieces"] += len(pieces)
+
+
 def moment(text):
     need = re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z", text)
     return bool(need) and bool(datetime.datetime.fromisoformat(text.replace("Z", "+00:00")))
@@ -235,6 +262,7 @@ def read_commit(bucket, folder, want, c):
         check(path, "name of the index", m["index"]["name"], "%sindex-%012d-%s" % (place, m["index"]["first"], m["index"]["sha256"]))
         check(path, "range of the index", (m["index"]["first"], m["index"]["last"]), (c["first"], c["last"]))
         check(path, "keys in the index", m["index"]["records"], len(newest(records, False)))
+        read_sums(bucket, m["index"])
         read_index(bucket, m["index"], records, m["latest"] == "version")
     if len(m["packs"]) > 1:
         check(path, "records of all packs, counted by DuckDB",

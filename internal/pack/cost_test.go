@@ -59,17 +59,18 @@ func TestALookUpReadsPagesAndNotTheFile(t *testing.T) {
 		bytes int64 // of one look-up, at most
 		reads int64
 	}{
-		"hashes": {n, spread, 220 << 10, 9},
+		"hashes": {n, spread, 320 << 10, 6},
 		// No bound tells these apart: the first keys of pages are searched.
-		"long beginnings in common": {20_000, func(i int) []byte { return binary.BigEndian.AppendUint32(slices.Clone(long), uint32(i)) }, 700 << 10, 48},
+		"long beginnings in common": {20_000, func(i int) []byte { return binary.BigEndian.AppendUint32(slices.Clone(long), uint32(i)) }, 200 << 10, 6},
 	} {
 		file := indexOf(t, test.n, test.key)
+		sums := sumsOf(t, file)
 		r := &counting{ReaderAt: bytes.NewReader(file)}
 		rng := rand.New(rand.NewPCG(9, 9))
 		for range 20 {
 			i := rng.IntN(test.n)
 			*r = counting{ReaderAt: r.ReaderAt}
-			x, err := pack.OpenIndex(r, int64(len(file)))
+			x, err := pack.OpenCheckedIndex(r, int64(len(file)), sums)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,6 +28,15 @@ func OpenIndex(r io.ReaderAt, size int64) (*Index, error) {
 	return &Index{f: f}, nil
 }
 
+// OpenCheckedIndex is OpenIndex of one that has sums: whatever a look-up reads is
+// what was written, or it is a [*DamagedError].
+func OpenCheckedIndex(r io.ReaderAt, size int64, sums Sums) (*Index, error) {
+	if reason := sums.fault(size); reason != "" {
+		return nil, damagedIndex(reason)
+	}
+	return OpenIndex(&checked{r: r, size: size, sums: sums}, size)
+}
+
 // Entries returns how many keys the index holds.
 func (x *Index) Entries() uint64 { return uint64(x.f.NumRows()) }
 
