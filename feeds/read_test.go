@@ -327,6 +327,10 @@ func (w world) collected(o feeds.ReadOptions) <-chan string {
 				}
 				return
 			}
+			if item.Discarded {
+				out <- text(item)
+				continue
+			}
 			out <- fmt.Sprintf("%d/%d", item.Stream, item.Sequence)
 		}
 	}()
@@ -422,34 +426,72 @@ func TestE6_AStreamThatIsOpenedWhileAFollowerBegins(t *testing.T) {
 func TestE6_AFollowerThatFallsBehindReadsTheCommit(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
 	s := w.opened("a", func(c *feeds.Config) { c.TrimGrace = -1 })
-	topics, err := kadm.NewClient(w.Client(t)).ListTopics(t.Context(), feed+".feed.wal")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wal := topics[feed+".feed.wal"].ID
 	got := w.collected(feeds.ReadOptions{Follow: true})
-	appended := func(s *feeds.Session, payload string) {
-		t.Helper()
-		if _, err := s.Append(t.Context(), batch(payload)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	appended(s, "x")
+	w.appended(s, "x")
 	expect(t, got, "1/1")
-	in := w.Fault(t, kmsg.Fetch, kfaketest.Fault{Mode: kfaketest.Hang, ClientID: "reader", Times: -1, Match: func(r kmsg.Request) bool {
-		return slices.ContainsFunc(r.(*kmsg.FetchRequest).Topics, func(t kmsg.FetchRequestTopic) bool { return t.TopicID == wal })
-	}})
-	appended(s, "y")
+	in := w.behind()
+	w.appended(s, "y")
 	<-in.Hit()
-	appended(s, "z")
+	w.appended(s, "z")
 	if c, err := s.Seal(t.Context(), ""); err != nil || c.Warning != nil {
 		t.Fatal(err, c.Warning)
 	}
 	expect(t, got, "1/2", "1/3") // while the WAL does not answer
 	in.Release()
-	appended(w.opened("b"), "next")
+	w.appended(w.opened("b"), "next")
 	expect(t, got, "2/1")
 }
+
+// appended appends a record.
+func (w world) appended(s *feeds.Session, payload string) {
+	w.t.Helper()
+	if _, err := s.Append(w.t.Context(), batch(payload)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// behind keeps what is appended from the client that reads along, but not what
+// happens to the feed.
+func (w world) behind() *kfaketest.Injected {
+	w.t.Helper()
+	topics, err := kadm.NewClient(w.Client(w.t)).ListTopics(w.t.Context(), feed+".feed.wal")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	wal := topics[feed+".feed.wal"].ID
+	return w.Fault(w.t, kmsg.Fetch, kfaketest.Fault{Mode: kfaketest.Hang, ClientID: "reader", Times: -1, Match: func(r kmsg.Request) bool {
+		return slices.ContainsFunc(r.(*kmsg.FetchRequest).Topics, func(t kmsg.FetchRequestTopic) bool { return t.TopicID == wal })
+	}})
+}
+
+// A follower that has fallen behind hears of a discard before it reads the rest
+// of the stream: of that nothing is delivered any more, of a stream of which
+// nothing was not even the news.
+func TestE6_NothingOfAStreamComesBehindItsDiscard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		got := w.collected(feeds.ReadOptions{Follow: true})
+		w.appended(s, "x")
+		expect(t, got, "1/1")
+		in := w.behind()
+		w.appended(s, "y")
+		<-in.Hit()
+		second := w.opened("b")
+		w.appended(second, "z")
+		for _, stream := range []uint64{1, second.Stream()} {
+			if err := w.client("admin").Discard(t.Context(), feed, stream, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect(t, got, "discarded 1") // while the WAL does not answer
+		kfaketest.Pass(time.Second)
+		in.Release()
+		w.appended(w.opened("c"), "next")
+		expect(t, got, "3/1")
+	})
+}
+
 
 // A batch that does not follow the one before is not delivered.
 func TestE6_AFollowerStopsAtAHole(t *testing.T) {

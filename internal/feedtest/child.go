@@ -180,6 +180,30 @@ func (f *Feed) Start(t *testing.T, s Spec) *Process {
 // Kill kills the process, as kill -9 does.
 func (p *Process) Kill() { _ = p.cmd.Process.Signal(syscall.SIGKILL) }
 
+// next is what the process says next; false: it has ended. Where it says nothing
+// and does not end the test does.
+func (p *Process) next(t *testing.T) ([]string, bool) {
+	t.Helper()
+	silent, stop := deadline(silence)
+	defer stop()
+	select {
+	case line, ok := <-p.Lines:
+		return line, ok
+	case <-silent:
+		p.dump()
+		t.Fatalf("%s said nothing for %s and did not end: what it did is on standard error", p.Spec.Name, silence)
+		return nil, false
+	}
+}
+
+// dump ends the process, and lets it tell on standard error what each of its
+// goroutines does.
+func (p *Process) dump() {
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	for range p.Lines {
+	}
+}
+
 // Killed reports, once its lines have ended, whether it was killed.
 func (p *Process) Killed() bool {
 	<-p.ended

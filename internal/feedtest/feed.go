@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -40,9 +39,7 @@ func New(t *testing.T, brokers ...string) *Feed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := f.Client.Close(ctx); err != nil {
+		if err := within(context.Background(), t, "closing the client", ending, f.Client.Close); err != nil {
 			t.Error(err)
 		}
 	})
@@ -54,22 +51,18 @@ func New(t *testing.T, brokers ...string) *Feed {
 }
 
 // Hear takes what a process says until it says one of the words, or ends; it
-// returns that line, nil for the end.
+// returns that line, nil for the end. A process that is silent for longer than
+// it may be ends the test.
 func (f *Feed) Hear(t *testing.T, p *Process, words ...string) []string {
 	t.Helper()
-	deadline := time.After(time.Minute)
 	for {
-		select {
-		case line, ok := <-p.Lines:
-			if !ok {
-				return nil
-			}
-			f.note(t, p, line)
-			if slices.Contains(words, line[0]) {
-				return line
-			}
-		case <-deadline:
-			t.Fatalf("%s said none of %q in a minute", p.Spec.Name, words)
+		line, ok := p.next(t)
+		if !ok {
+			return nil
+		}
+		f.note(t, p, line)
+		if slices.Contains(words, line[0]) {
+			return line
 		}
 	}
 }

@@ -98,10 +98,18 @@ func (f *Follower) Times() int {
 	return f.times
 }
 
+// failure returns what ended the reading.
+func (f *Follower) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
 // Saw waits until the follower has seen what is there, and nothing else.
 func (f *Follower) Saw(t testing.TB, there map[Place]string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	passed, stop := deadline(ending)
+	defer stop()
 	for {
 		f.mu.Lock()
 		same, n, err := maps.Equal(f.seen, there), len(f.seen), f.err
@@ -114,8 +122,8 @@ func (f *Follower) Saw(t testing.TB, there map[Place]string) {
 			return
 		}
 		select {
-		case <-deadline:
-			t.Errorf("the follower saw %d records of %d", n, len(there))
+		case <-passed:
+			t.Errorf("the follower saw %d records of %d within %s; it was here:\n%s", n, len(there), ending, goroutines())
 			return
 		case <-time.After(5 * time.Millisecond):
 		}

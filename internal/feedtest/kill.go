@@ -154,13 +154,8 @@ func Fight(t *testing.T, processes, times int, brokers ...string) int {
 	for i := range fought[1:] {
 		fought[1+i] = make(map[uint64]bool)
 	}
-	for i, p := range all {
-		for len(fought[i]) < times {
-			if f.Hear(t, p, "acked") == nil {
-				t.Fatalf("%s ended by itself: %v", p.Spec.Name, p.err)
-			}
-			fought[i][p.Epoch] = true
-		}
+	if err := f.fight(t, follower, all, fought, times); err != nil {
+		t.Error(err) // what they left is looked at all the same
 	}
 	for _, p := range all {
 		p.Kill()
@@ -169,6 +164,30 @@ func Fight(t *testing.T, processes, times int, brokers ...string) int {
 		f.Hear(t, p)
 	}
 	return f.conclude(t, follower)
+}
+
+// fight hears processes until each has appended in so many sessions. Where they
+// don't get there, or the follower ends meanwhile, it says what is wrong.
+func (f *Feed) fight(t *testing.T, follower *Follower, all []*Process, fought []map[uint64]bool, times int) error {
+	t.Helper()
+	late, stop := deadline(fighting)
+	defer stop()
+	for i, p := range all {
+		for len(fought[i]) < times {
+			if f.Hear(t, p, "acked") == nil {
+				t.Fatalf("%s ended by itself: %v", p.Spec.Name, p.err)
+			}
+			fought[i][p.Epoch] = true
+			select {
+			case <-late:
+				return fmt.Errorf("%s has appended in %d sessions within %s, not in %d: one goes on beside a newer one, or nobody gets far enough", p.Spec.Name, len(fought[i]), fighting, times)
+			case <-follower.ended:
+				return fmt.Errorf("the follower has ended while they fought: %w", follower.failure())
+			default:
+			}
+		}
+	}
+	return nil
 }
 
 // conclude seals what the processes left, compares the feed with what was

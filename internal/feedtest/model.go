@@ -137,16 +137,27 @@ func (m *model) script(endless bool) string {
 // discard drops a stream: one of those that are there, where it can be told.
 func (m *model) discard() string {
 	pick := m.r.IntN(100)
-	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
-	defer cancel()
-	d, err := m.Client.Describe(ctx, m.Name)
-	if err != nil {
-		m.t.Errorf("describe: %v", err)
-	}
+	d := m.describe()
 	if len(d.Streams) == 0 {
 		return "repair"
 	}
 	return fmt.Sprint("discard:", d.Streams[pick%len(d.Streams)].Number)
+}
+
+func (m *model) describe() (d feeds.Description) {
+	m.call("describe", func(ctx context.Context) (err error) {
+		d, err = m.Client.Describe(ctx, m.Name)
+		return err
+	})
+	return d
+}
+
+// call does what is to succeed.
+func (m *model) call(what string, do func(context.Context) error) {
+	m.t.Helper()
+	if err := within(m.t.Context(), m.t, what, ending, do); err != nil {
+		m.t.Fatalf("%s, with everything in order: %v", what, err)
+	}
 }
 
 // again repeats batches of those who were killed.
@@ -190,7 +201,8 @@ func (m *model) work(endless bool) string {
 
 // hear takes some lines of a process.
 func (m *model) hear(p *Process, lines int) {
-	deadline := time.After(patience)
+	quiet, stop := deadline(patience)
+	defer stop()
 	for range lines {
 		select {
 		case line, ok := <-p.Lines:
@@ -198,7 +210,7 @@ func (m *model) hear(p *Process, lines int) {
 				return
 			}
 			m.note(m.t, p, line)
-		case <-deadline:
+		case <-quiet:
 			return // it has no more to say
 		}
 	}
@@ -247,12 +259,7 @@ func (m *model) weather() {
 		m.bucket.mend(m.t)
 		return
 	}
-	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
-	defer cancel()
-	d, err := m.Client.Describe(ctx, m.Name)
-	if err != nil {
-		m.t.Errorf("describe: %v", err)
-	}
+	d := m.describe()
 	m.bucket.fail(m.t, how, d.Newest, d.Newest+1, d.Newest+2)
 }
 
@@ -269,6 +276,15 @@ func (m *model) glance() {
 	}
 }
 
+// compare reads everything: that takes as long as there is something to read.
+func (m *model) compare() (there map[Place]string) {
+	m.call("read and verify everything", func(ctx context.Context) error {
+		there = m.Compare(ctx, m.t, m.Client, m.Name)
+		return nil
+	})
+	return there
+}
+
 // finish lets everything work again, takes the feed over and compares.
 func (m *model) finish() {
 	m.bucket.mend(m.t)
@@ -278,34 +294,33 @@ func (m *model) finish() {
 		}
 		m.end(p)
 	}
-	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
-	defer cancel()
-	done, err := m.Client.Repair(ctx, m.Name)
-	for _, c := range done {
-		m.Committed(m.t, c)
-	}
-	if err != nil {
-		m.t.Errorf("repair with everything in order: %v", err)
-	}
-	// Whoever takes the lease ends the transactions of those who were killed.
-	s, err := m.Client.Resume(ctx, m.Name)
-	if errors.Is(err, feeds.ErrNoOpenStream) {
-		s, err = m.Client.Open(ctx, m.Name)
-	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if m.r.IntN(2) == 0 {
-		c, err := s.Seal(ctx, "end")
-		if err != nil {
-			m.t.Errorf("seal with everything in order: %v", err)
+	m.call("repair", func(ctx context.Context) error {
+		done, err := m.Client.Repair(ctx, m.Name)
+		for _, c := range done {
+			m.Committed(m.t, c)
 		}
-		m.Committed(m.t, c)
+		return err
+	})
+	// Whoever takes the lease ends the transactions of those who were killed.
+	var s *feeds.Session
+	m.call("resume", func(ctx context.Context) (err error) {
+		s, err = m.Client.Resume(ctx, m.Name)
+		if errors.Is(err, feeds.ErrNoOpenStream) {
+			s, err = m.Client.Open(ctx, m.Name)
+		}
+		return err
+	})
+	if m.r.IntN(2) == 0 {
+		m.call("seal", func(ctx context.Context) error {
+			c, err := s.Seal(ctx, "end")
+			if err == nil {
+				m.Committed(m.t, c)
+			}
+			return err
+		})
 	}
-	if err := s.Close(ctx); err != nil {
-		m.t.Error(err)
-	}
-	there := m.Compare(ctx, m.t, m.Client, m.Name)
+	m.call("close", s.Close)
+	there := m.compare()
 	anew := 0
 	for _, f := range m.follow {
 		f.Saw(m.t, there)
