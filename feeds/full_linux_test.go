@@ -186,7 +186,9 @@ func (d *disks) read(t *testing.T) (all []string, unsealed int) {
 	return all, unsealed
 }
 
-func mark(stream uint64, payload []byte) string { return fmt.Sprintf("%d %x", stream, sha256.Sum256(payload)) }
+func mark(stream uint64, payload []byte) string {
+	return fmt.Sprintf("%d %x", stream, sha256.Sum256(payload))
+}
 
 // sealOn appends to a stream and seals it with so much room on one of the disks,
 // then, where that was not enough, with enough; it reports whether it was.

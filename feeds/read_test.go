@@ -380,22 +380,78 @@ func TestE6_WhatWasAckedIsReadBehindAnOpenTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, feeds.CreateOptions{})
 		s := w.opened("a")
-		foreign := w.Client(t, kgo.TransactionalID("foreign"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-		if err := foreign.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := foreign.ProduceSync(t.Context(), &kgo.Record{Topic: feed + ".feed.wal"}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		end := w.transaction(feed + ".feed.wal")
 		if _, err := s.Append(t.Context(), batch("x")); err != nil {
 			t.Fatal(err)
 		}
 		got := w.collected(feeds.ReadOptions{})
 		kfaketest.Pass(5 * time.Second)
-		if err := kfaketest.EndTransaction(t.Context(), foreign, false, feed+".feed.wal"); err != nil {
+		end()
+		expect(t, got, "1/1")
+	})
+}
+
+// transaction keeps readers from what is written to a topic, until what it
+// returns is called.
+func (w world) transaction(topic string) (end func()) {
+	w.t.Helper()
+	foreign := w.Client(w.t, kgo.TransactionalID("foreign"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err := foreign.BeginTransaction(); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := foreign.ProduceSync(w.t.Context(), &kgo.Record{Topic: topic}).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		w.t.Helper()
+		if err := kfaketest.EndTransaction(w.t.Context(), foreign, false, topic); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// A commit that a writer was told of is in the history also while something else
+// keeps readers from its event.
+func TestE13_ACommitIsSeenBehindAnOpenTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		end := w.transaction(feed + ".feed.log")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if c, err := s.Seal(ctx, "m"); err != nil || c.Warning == nil { // it can't tell what may be trimmed
+			t.Fatalf("sealed behind an open transaction: %v, and a warning: %v", err, c.Warning)
+		}
+		got := make(chan []string)
+		go func() { got <- w.history() }()
+		kfaketest.Pass(5 * time.Second)
+		end()
+		if got, want := <-got, []string{"1: stream 1, 0 records, m"}; !slices.Equal(got, want) {
+			t.Errorf("history %q, want %q", got, want)
+		}
+	})
+}
+
+// So is what a session put on record, for as long as a broker may take to show
+// it.
+func TestE15_WhatIsOnRecordIsSeenBehindAnOpenTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		s := w.opened("a")
+		end := w.transaction(feed + ".feed.log")
+		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, got, "1/1")
+		c, event := w.client("reader"), make(chan string)
+		go func() {
+			d, err := c.Describe(t.Context(), feed)
+			event <- fmt.Sprintf("%s, held: %t, %v", d.Event, d.Held(), err)
+		}()
+		kfaketest.Pass(time.Second)
+		end()
+		if got, want := <-event, "released, held: false, <nil>"; got != want {
+			t.Errorf("described as %s, want %s", got, want)
+		}
 	})
 }
 
@@ -491,7 +547,6 @@ func TestE6_NothingOfAStreamComesBehindItsDiscard(t *testing.T) {
 		expect(t, got, "3/1")
 	})
 }
-
 
 // A batch that does not follow the one before is not delivered.
 func TestE6_AFollowerStopsAtAHole(t *testing.T) {

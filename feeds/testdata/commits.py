@@ -223,11 +223,22 @@ CRC32C = list(crc32c_table())
 
 def read_sums(bucket, o):
     path, content = checked(bucket, o["name"], o["sha256"], o["size"])
-    sums = o["sums"]
-    check(path, "members of its sums", sorted(sums), ["crc32c", "piece"])
+    check(path, "members of its sums", sorted(o["sums"]), ["crc32c", "piece"])
+    check_sums(path, content, o["sums"])
+
+
+def check_sums(where, content, sums):
     pieces = [content[i : i + sums["piece"]] for i in range(0, len(content), sums["piece"])]
-    check(path, "its sums", base64.b64decode(sums["crc32c"]), b"".join(crc32c(p).to_bytes(4, "big") for p in pieces))
+    check(where, "its sums", base64.b64decode(sums["crc32c"]), b"".join(crc32c(p).to_bytes(4, "big") for p in pieces))
     counts["pieces"] += len(pieces)
+
+
+def read_vectors():
+    name = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/pack/testdata/sums.json")
+    with open(name, encoding="utf-8") as f:
+        for v in json.load(f):
+            text = v["repeat"].encode()
+            check_sums("%d bytes of %r" % (v["size"], text), (text * (v["size"] // len(text) + 1))[: v["size"]], v["sums"])
 
 
 def moment(text):
@@ -306,6 +317,7 @@ def main(args):
     if len(args) != 1 or not os.path.isdir(args[0]):
         print(__doc__.strip(), file=sys.stderr)
         return 2
+    read_vectors()
     for name in sorted(os.listdir(args[0])):
         if name.endswith(".json"):
             read_feed(args[0], name)

@@ -140,7 +140,9 @@ func (c *checked) ReadAt(p []byte, off int64) (int, error) {
 // both ends that are kept.
 func (c *checked) pieces(first, last int64) ([]byte, error) {
 	all := make([]byte, min((last+1)*c.sums.Piece, c.size)-first*c.sums.Piece)
-	part := func(i int64) []byte { return all[(i-first)*c.sums.Piece : min((i+1-first)*c.sums.Piece, int64(len(all)))] }
+	part := func(i int64) []byte {
+		return all[(i-first)*c.sums.Piece : min((i+1-first)*c.sums.Piece, int64(len(all)))]
+	}
 	from, to := first, last
 	for ; from <= to && c.take(from, part(from)); from++ {
 	}

@@ -148,4 +148,3 @@ func TestSumsThatCannotBeThoseOfTheFile(t *testing.T) {
 		t.Errorf("what was written: %v", err)
 	}
 }
-
