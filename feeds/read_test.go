@@ -478,24 +478,29 @@ func TestE6_AStreamThatIsOpenedWhileAFollowerBegins(t *testing.T) {
 }
 
 // A follower to which the WAL no longer answers reads what was committed from
-// the bucket, and goes on behind what was trimmed meanwhile: each record once.
+// the bucket, and goes on behind it when the WAL answers, trimmed or not: each
+// record once.
 func TestE6_AFollowerThatFallsBehindReadsTheCommit(t *testing.T) {
-	w := newWorld(t, feeds.CreateOptions{})
-	s := w.opened("a", func(c *feeds.Config) { c.TrimGrace = -1 })
-	got := w.collected(feeds.ReadOptions{Follow: true})
-	w.appended(s, "x")
-	expect(t, got, "1/1")
-	in := w.behind()
-	w.appended(s, "y")
-	<-in.Hit()
-	w.appended(s, "z")
-	if c, err := s.Seal(t.Context(), ""); err != nil || c.Warning != nil {
-		t.Fatal(err, c.Warning)
+	for name, grace := range map[string]time.Duration{"trimmed": -1, "not trimmed": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, feeds.CreateOptions{})
+			s := w.opened("a", func(c *feeds.Config) { c.TrimGrace = grace })
+			got := w.collected(feeds.ReadOptions{Follow: true})
+			w.appended(s, "x")
+			expect(t, got, "1/1")
+			in := w.behind()
+			w.appended(s, "y")
+			<-in.Hit()
+			w.appended(s, "z")
+			if c, err := s.Seal(t.Context(), ""); err != nil || c.Warning != nil {
+				t.Fatal(err, c.Warning)
+			}
+			expect(t, got, "1/2", "1/3") // while the WAL does not answer
+			in.Release()
+			w.appended(w.opened("b"), "next")
+			expect(t, got, "2/1")
+		})
 	}
-	expect(t, got, "1/2", "1/3") // while the WAL does not answer
-	in.Release()
-	w.appended(w.opened("b"), "next")
-	expect(t, got, "2/1")
 }
 
 // appended appends a record.
@@ -545,6 +550,23 @@ func TestE6_NothingOfAStreamComesBehindItsDiscard(t *testing.T) {
 		in.Release()
 		w.appended(w.opened("c"), "next")
 		expect(t, got, "3/1")
+	})
+}
+
+// What happens to a feed while a follower reads what there is, it hears of when it
+// follows.
+func TestE6_AStreamThatIsDiscardedWhileAFollowerBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, feeds.CreateOptions{})
+		w.appended(w.opened("a"), "x")
+		in := w.behind()
+		got := w.collected(feeds.ReadOptions{Follow: true})
+		<-in.Hit()
+		if err := w.client("admin").Discard(t.Context(), feed, 1, ""); err != nil {
+			t.Fatal(err)
+		}
+		in.Release()
+		expect(t, got, "1/1", "discarded 1")
 	})
 }
 

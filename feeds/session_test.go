@@ -2,7 +2,6 @@ package feeds_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -62,9 +61,7 @@ func (w world) client(holder string, change ...func(*feeds.Config)) *feeds.Clien
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := c.Close(ctx); err != nil && !errors.Is(err, flusso.ErrLost) {
+		if err := feedtest.Close(w.t, c.Close); err != nil && !errors.Is(err, flusso.ErrLost) {
 			w.t.Error(err)
 		}
 	})

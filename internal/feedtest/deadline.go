@@ -51,6 +51,13 @@ func deadline(after time.Duration) (passed <-chan struct{}, stop func()) {
 	return out, func() { close(ended) }
 }
 
+// Close closes a client, or a session, at the end of a test. Where that takes
+// longer than any of its waits may the test fails with what every goroutine did.
+func Close(t testing.TB, closing func(context.Context) error) error {
+	t.Helper()
+	return within(context.Background(), t, "closing", ending, closing)
+}
+
 // within does something that has to end in a time, which is counted as deadline
 // does. Where it does not the test fails with what every goroutine did then.
 func within(ctx context.Context, t testing.TB, what string, after time.Duration, do func(context.Context) error) error {

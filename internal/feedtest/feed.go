@@ -1,7 +1,6 @@
 package feedtest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -39,7 +38,7 @@ func New(t *testing.T, brokers ...string) *Feed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := within(context.Background(), t, "closing the client", ending, f.Client.Close); err != nil {
+		if err := Close(t, f.Client.Close); err != nil {
 			t.Error(err)
 		}
 	})
