@@ -117,9 +117,9 @@ func (w world) remanifest(change func(*feeds.Manifest)) error {
 		w.t.Fatal(err)
 	}
 	w.foreign(log, r)
-	for v := range w.client("verifier").Verify(w.t.Context(), feed) { // that no session wrote the event comes behind it
-		if v.Commit.Number == commit.Number {
-			return v.Err
+	for v, err := range w.client("verifier").Verify(w.t.Context(), feed) {
+		if err != nil || v.Commit.Number == commit.Number { // that no session wrote the event comes behind it
+			return errors.Join(err, v.Err)
 		}
 	}
 	return errors.New("it was not verified")
