@@ -536,8 +536,8 @@ func TestE6_NothingOfAStreamComesBehindItsDiscard(t *testing.T) {
 		w.appended(s, "x")
 		expect(t, got, "1/1")
 		in := w.behind()
+		<-in.Hit() // the fetch that was under way has ended
 		w.appended(s, "y")
-		<-in.Hit()
 		second := w.opened("b")
 		w.appended(second, "z")
 		for _, stream := range []uint64{1, second.Stream()} {
