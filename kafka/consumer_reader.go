@@ -225,6 +225,7 @@ func (a *assembler) read(r *kgo.Record, add func(group.Item[flusso.LaneItem, lan
 		// The log starts inside an item that was acked: trimming keeps its
 		// last record.
 		a.any, a.mark = false, mark
+		a.records.Reuse(records)
 		return 0, nil
 	}
 	item, err := wire.DecodeRecords(records, h)

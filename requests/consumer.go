@@ -115,6 +115,7 @@ func (q *reader) Attach(ctx context.Context, c group.Committed) (group.Start[flu
 }
 
 func (q *reader) read(r *kgo.Record, topicID [16]byte, acked map[flusso.Offset]bool, add func(group.Item[flusso.Request, mark])) error {
+	defer r.Recycle()
 	if r.Attrs.IsControl() {
 		return nil
 	}

@@ -12,10 +12,15 @@ import (
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 )
 
-// commitEvery is how soon a commit follows the one before, at least, unless
-// somebody waits for it: at full speed a commit for each answer would be most
-// of what the coordinator does.
-const commitEvery = 10 * time.Millisecond
+// How soon a commit follows the one before, at least, unless somebody waits for
+// it: at full speed a commit for each answer would be most of what the
+// coordinator does. While the log holds more than was read, all that a commit
+// shows is how far there is to go, and each takes the broker as much as a
+// megabyte to read.
+const (
+	commitEvery       = 10 * time.Millisecond
+	commitEveryBehind = 100 * time.Millisecond
+)
 
 // commits sends one commit at a time for as long as the consumer lives; acks
 // recorded meanwhile share the next one. The first after a pause goes at once.
@@ -32,13 +37,14 @@ func (c *Consumer[T, M]) commits() {
 		}
 		select {
 		case <-next.C:
+		case <-c.caught:
 		case <-c.hurry:
 		case <-c.done:
 			return
 		case <-c.life.Done():
 			return
 		}
-		next.Reset(commitEvery)
+		next.Reset(c.pace())
 		for retry := 0; c.commitOnce(c.life) != nil; retry++ {
 			// Refused for a passing reason: nothing is lost, the next commit
 			// carries it. What ended the attach ends this too.
@@ -47,6 +53,15 @@ func (c *Consumer[T, M]) commits() {
 			}
 		}
 	}
+}
+
+func (c *Consumer[T, M]) pace() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.behind {
+		return commitEveryBehind
+	}
+	return commitEvery
 }
 
 func (c *Consumer[T, M]) sleep(d time.Duration) bool {

@@ -144,7 +144,8 @@ type Reading[T any, M comparable] struct {
 	LeaderEpoch int32         // known for Offset, -1 otherwise: the log is checked against it
 	// Read takes every record from Offset on, control records included, in
 	// order, and adds the items that are whole. It is used once. Its error ends
-	// the consumer. pending is the size of what it holds of an item that is not
+	// the consumer. The records become its own: it recycles each when nothing
+	// looks at it any more, keys and values excepted, which stay. pending is the size of what it holds of an item that is not
 	// whole yet, in bytes.
 	Read func(r *kgo.Record, add func(Item[T, M])) (pending int64, err error)
 }

@@ -41,6 +41,8 @@ type Consumer[T any, M comparable] struct {
 	dirty chan struct{} // there is something to commit
 	hurry chan struct{} // somebody waits for it
 
+	caught chan struct{} // all that the log holds is read
+
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when the state of commits or of the attach changes
 	err      error         // what ended the consumer
@@ -55,6 +57,7 @@ type Consumer[T any, M comparable] struct {
 	astray   bool          // the client may have been sent elsewhere than the next attach says
 	next     flusso.Offset // first offset not read yet
 	pending  int64         // size of the item that is not whole yet
+	behind   bool          // the log holds more than was read, as the last fetch had it
 
 	sealed  error         // what comes behind the items read so far: nothing more can be
 	told    error         // sealed, once Receive has returned it: it does so from then on
@@ -94,6 +97,7 @@ func Attach[T any, M comparable](ctx context.Context, cfg Config, keepAcked bool
 		room:    make(chan struct{}, 1),
 		dirty:   make(chan struct{}, 1),
 		hurry:   make(chan struct{}, 1),
+		caught:  make(chan struct{}, 1),
 		changed: make(chan struct{}),
 		ledger:  ledger.New[T, M](keepAcked),
 		next:    flusso.NoOffset, floor: flusso.NoOffset, highest: flusso.NoOffset, owed: flusso.NoOffset,
@@ -487,14 +491,15 @@ func (c *Consumer[T, M]) file(m *member, from *reading[T, M], fs kgo.Fetches) er
 	)
 	for it := fs.RecordIter(); !it.Done() && owned; {
 		r := it.Next()
+		offset := flusso.Offset(r.Offset) // the record is the reader's from here on
 		var held int64
 		if held, err = from.Read(r, add); err == nil && !same {
-			err = fmt.Errorf("topic %s, offset %d: %w", c.cfg.Topic, r.Offset, ErrRewritten)
+			err = fmt.Errorf("topic %s, offset %s: %w", c.cfg.Topic, offset, ErrRewritten)
 		}
 		if err != nil {
 			break
 		}
-		next, pending = flusso.Offset(r.Offset+1), held
+		next, pending = offset+1, held
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -503,8 +508,19 @@ func (c *Consumer[T, M]) file(m *member, from *reading[T, M], fs kgo.Fetches) er
 	}
 	if next != flusso.NoOffset {
 		c.next, c.pending = next, pending
+		before := c.behind
+		if c.behind = next < stable(fs); before && !c.behind {
+			signal(c.caught)
+		}
 	}
 	return err
+}
+
+// stable returns up to where the log could be read when it was.
+func stable(fs kgo.Fetches) flusso.Offset {
+	end := flusso.NoOffset
+	fs.EachPartition(func(p kgo.FetchTopicPartition) { end = max(end, flusso.Offset(p.LastStableOffset)) })
+	return end
 }
 
 // owns reports whether an attach is still the current one. Called with mu.
@@ -566,7 +582,7 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 	c.attached = true
 	c.ledger.Attach(start.Floor, start.Mark, again(errRebalance))
 	c.again, c.reading, c.astray = start.Again, &reading[T, M]{Reading: start.Reading, seek: c.astray}, false
-	c.next, c.pending, c.sealed = start.Offset, 0, nil
+	c.next, c.pending, c.sealed, c.behind = start.Offset, 0, nil, false
 	c.acks, c.durable = 0, 0
 	if start.Commit {
 		c.acks = 1

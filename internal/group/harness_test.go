@@ -56,6 +56,7 @@ func (n *numbers) Attach(_ context.Context, c Committed) (Start[int, int], error
 
 func (n *numbers) from(at flusso.Offset, leaderEpoch int32) Reading[int, int] {
 	return Reading[int, int]{Offset: at, LeaderEpoch: leaderEpoch, Read: func(r *kgo.Record, add func(Item[int, int])) (int64, error) {
+		defer r.Recycle() // whose fields nobody may look at then
 		if r.Attrs.IsControl() {
 			return 0, nil
 		}

@@ -93,6 +93,7 @@ func (m *member) open() error {
 		kgo.HeartbeatInterval(heartbeatEvery),
 		kgo.RebalanceTimeout(rebalanceTimeout),
 		kgo.FetchMaxPartitionBytes(partitionBytes(cfg.Budget)),
+		kgo.WithPools(recordPool),
 		kgo.DisableClientMetrics(),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) { m.owner.Store(len(assigned) > 0) }),
 		kgo.OnPartitionsRevoked(func(context.Context, *kgo.Client, map[string][]int32) { m.on.detach(m, errRebalance, true) }),

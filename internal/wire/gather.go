@@ -37,8 +37,11 @@ func (g *Gather) Take() ([]*kgo.Record, int64) {
 }
 
 // Reuse gives back the records that [Gather.Take] returned, when their item is
-// decoded and nobody looks at the slice again.
+// decoded and nobody looks at the slice or at one of them again.
 func (g *Gather) Reuse(records []*kgo.Record) {
+	for _, r := range records {
+		r.Recycle()
+	}
 	if g.Records == nil {
 		clear(records)
 		g.Records = records[:0]
