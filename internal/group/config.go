@@ -42,6 +42,7 @@ func (m Mode) String() string {
 // Defaults and bounds of a [Config].
 const (
 	DefaultBudget    = 32 << 20
+	leastWindow      = 256 << 10 // of it, behind a nack
 	sessionTimeout   = 10 * time.Second
 	heartbeatEvery   = time.Second
 	rebalanceTimeout = 10 * time.Second

@@ -57,6 +57,7 @@ type Consumer[T any, M comparable] struct {
 	astray   bool          // the client may have been sent elsewhere than the next attach says
 	next     flusso.Offset // first offset not read yet
 	pending  int64         // size of the item that is not whole yet
+	window   int64         // how much may wait: the budget, and less behind a nack
 	behind   bool          // the log holds more than was read, as the last fetch had it
 
 	sealed  error         // what comes behind the items read so far: nothing more can be
@@ -100,6 +101,7 @@ func Attach[T any, M comparable](ctx context.Context, cfg Config, keepAcked bool
 		caught:  make(chan struct{}, 1),
 		changed: make(chan struct{}),
 		ledger:  ledger.New[T, M](keepAcked),
+		window:  cfg.Budget,
 		next:    flusso.NoOffset, floor: flusso.NoOffset, highest: flusso.NoOffset, owed: flusso.NoOffset,
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
@@ -363,9 +365,9 @@ func (c *Consumer[T, M]) pollAll(m *member) {
 		c.seek(m)
 		c.mu.Lock()
 		waiting := c.ledger.Waiting()
-		full := waiting > 0 && waiting+c.pending >= c.cfg.Budget || c.sealed != nil
+		full := waiting > 0 && waiting+c.pending >= c.window || c.sealed != nil
 		records := pollRecords
-		if waiting+c.pending < c.cfg.Budget/2 {
+		if waiting+c.pending < c.window/2 {
 			records = 0 // all there are: the client fetches on as soon as nothing is left of its fetch
 		}
 		c.mu.Unlock()
@@ -432,16 +434,32 @@ func (c *Consumer[T, M]) readAgain(behind M) {
 	}
 	c.reading = &reading[T, M]{Reading: c.again(behind), seek: true}
 	c.next, c.pending, c.sealed = c.reading.Offset, 0, nil
+	c.window = min(leastWindow, c.cfg.Budget)
 	c.member.wake()
 	signal(c.room)
 }
 
-// seek sends the client to where it must read, when it is elsewhere.
+// widen lets more be read ahead after an ack: a sink that returns the same item
+// all the time has no use for what lies behind it, which would be read each
+// time. Called with mu.
+func (c *Consumer[T, M]) widen() {
+	if c.window < c.cfg.Budget {
+		c.window = min(2*c.window, c.cfg.Budget)
+		signal(c.room)
+	}
+}
+
+// seek sends the client to where it must read, when it is elsewhere, and tells
+// it how much to fetch at a time.
 func (c *Consumer[T, M]) seek(m *member) {
 	c.mu.Lock()
-	r := c.reading
+	r, size := c.reading, partitionBytes(c.window)
 	needed := r != nil && r.seek
 	c.mu.Unlock()
+	if size != m.fetches {
+		m.fetches = size
+		m.cl.UpdateFetchMaxBytes(size, size)
+	}
 	if !needed {
 		return
 	}
@@ -583,6 +601,7 @@ func (c *Consumer[T, M]) begin(m *member, committed Committed, start Start[T, M]
 	c.ledger.Attach(start.Floor, start.Mark, again(errRebalance))
 	c.again, c.reading, c.astray = start.Again, &reading[T, M]{Reading: start.Reading, seek: c.astray}, false
 	c.next, c.pending, c.sealed, c.behind = start.Offset, 0, nil, false
+	c.window = c.cfg.Budget
 	c.acks, c.durable = 0, 0
 	if start.Commit {
 		c.acks = 1
@@ -663,7 +682,7 @@ func (c *Consumer[T, M]) ReceiveMarked(ctx context.Context) (*Delivery[T, M], er
 		}
 		if c.ledger.Ready() && c.fits() {
 			d := &Delivery[T, M]{c: c}
-			full := c.ledger.Waiting()+c.pending >= c.cfg.Budget
+			full := c.ledger.Waiting()+c.pending >= c.window
 			d.item, _, _ = c.ledger.Next(&d.h)
 			c.mu.Unlock()
 			if full {

@@ -36,6 +36,7 @@ func (d *Delivery[T, M]) Ack(context.Context) error {
 		return nil
 	}
 	c.freed()
+	c.widen()
 	if moved || c.keepAcked {
 		c.acks++
 		signal(c.dirty)

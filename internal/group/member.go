@@ -64,6 +64,7 @@ type member struct {
 	closed  chan struct{} // closed when close has done its work
 
 	coordinator int32 // broker id, -1 unknown; used by whoever holds the commit turn
+	fetches     int32 // bytes that the client fetches at a time; used by whoever polls
 }
 
 func newMember(cfg *Config, topicID [16]byte, on events) *member {
@@ -71,6 +72,7 @@ func newMember(cfg *Config, topicID [16]byte, on events) *member {
 	m := &member{
 		cfg: cfg, topicID: topicID, on: on, life: life, kill: kill,
 		ready: make(chan struct{}), ended: make(chan struct{}), closed: make(chan struct{}), poll: make(chan struct{}, 1), coordinator: -1,
+		fetches: partitionBytes(cfg.Budget),
 	}
 	m.polling, m.interrupt = context.WithCancel(life)
 	return m
@@ -92,7 +94,7 @@ func (m *member) open() error {
 		kgo.SessionTimeout(sessionTimeout),
 		kgo.HeartbeatInterval(heartbeatEvery),
 		kgo.RebalanceTimeout(rebalanceTimeout),
-		kgo.FetchMaxPartitionBytes(partitionBytes(cfg.Budget)),
+		kgo.FetchMaxPartitionBytes(m.fetches),
 		kgo.WithPools(recordPool),
 		kgo.DisableClientMetrics(),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) { m.owner.Store(len(assigned) > 0) }),

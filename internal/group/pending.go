@@ -116,6 +116,7 @@ func (p *Pending[T, M]) Resolve(err error) {
 		}
 	}
 	c.freed()
+	c.widen()
 	c.floor = p.Offset
 	if alone {
 		c.durable = c.acks
