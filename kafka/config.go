@@ -44,7 +44,8 @@ type Config struct {
 	MaxUnackedBytes int64
 	// SegmentBytes and SegmentAge say when a gathering segment goes out at
 	// the latest while others are in flight: half of MaxUnackedBytes, so that
-	// one gathers while one is acknowledged, and 250 ms by default.
+	// one gathers while one is acknowledged, but at most 16 MiB, so that its
+	// transaction ends in time, and 250 ms by default.
 	SegmentBytes int
 	SegmentAge   time.Duration
 	// MaxBatchBytes bounds keys and values of one commit, 64 MiB by default,
@@ -75,6 +76,10 @@ type names struct {
 	lanes    []topics.Lane
 	bySink   map[string]topics.Lane
 }
+
+// mostSegment bounds a segment that nobody configured: however large the window
+// is, all of a segment must be acknowledged within one transaction's time.
+const mostSegment = 16 << 20
 
 // prepare validates the config and fills in the defaults.
 func (c *Config) prepare() (names, error) {
@@ -127,7 +132,7 @@ func (c *Config) prepare() (names, error) {
 		return n, &flusso.InvalidError{What: "config of pipeline " + c.Pipeline, Reason: "SegmentBytes and SegmentAge are not negative"}
 	}
 	if c.SegmentBytes == 0 {
-		c.SegmentBytes = int(max(c.MaxUnackedBytes/2, 1))
+		c.SegmentBytes = int(min(max(c.MaxUnackedBytes/2, 1), mostSegment))
 	}
 	if c.TrimAfter == 0 {
 		c.TrimAfter = 5 * time.Minute

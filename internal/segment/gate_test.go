@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -49,8 +51,8 @@ func TestNextSegmentIsCompressedAndHeldBack(t *testing.T) {
 		if n := produced.Load(); n != 1 {
 			t.Errorf("%d Produce requests while the first is not answered, want 1", n)
 		}
-		if n := c.calls.Load(); n <= 2 {
-			t.Errorf("%d record batches were compressed, want more than the 2 of the first segment", n)
+		if n := c.calls.Load(); (n > 2) != (w.version >= transactions2) {
+			t.Errorf("%d record batches were compressed, want more than the 2 of the first segment where that begins no transaction", n)
 		}
 		hang.Release()
 		l.wait(2)
@@ -131,4 +133,90 @@ func TestCompressionIsTheCallers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHeldBackDoesNotAge: the transaction of a segment that is held back has not
+// begun, so that its time is not spent on the segment before.
+func TestHeldBackDoesNotAge(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		var mu sync.Mutex
+		begun := make(map[string]bool)
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(begun)
+		}
+		w.Fault(t, kmsg.AddPartitionsToTxn, kfaketest.Fault{Match: func(req kmsg.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			begun[req.(*kmsg.AddPartitionsToTxnRequest).TransactionalID] = true
+			return false
+		}})
+		_, l, hang, _ := held(t, w)
+		kfaketest.Pass(segment.DefaultTransactionTimeout - time.Second)
+		if n := count(); n != 1 {
+			t.Errorf("%d transactions have begun while the first segment is not acknowledged, want 1", n)
+		}
+		hang.Release()
+		l.wait(2)
+		if got := l.String(); got != "1 2" || count() != 2 {
+			t.Errorf("resolved %s and %d transactions begun, want 1 2 and 2", got, count())
+		}
+	}, kafka3, transactions1)
+}
+
+// TestOffsetsHaveTheirOwnTime: group offsets that waited for the segment before
+// have a whole transaction timeout, however long that took.
+func TestOffsetsHaveTheirOwnTime(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		m := w.join(t)
+		s, l := w.open(t), newLedger()
+		hang := w.Fault(t, kmsg.Produce, kfaketest.Fault{Mode: kfaketest.Hang, After: true})
+		w.Fault(t, kmsg.TxnOffsetCommit, kfaketest.Fault{Code: kerr.NotCoordinator}) // so that it takes two tries
+		submit(t, s, entry(l, "1", "a"))
+		<-hang.Hit()
+		var encoded bool
+		submit(t, s, m.marker(l, &encoded))
+		go func() { _ = s.Drain(t.Context()) }() // it does not gather
+		kfaketest.Pass(segment.DefaultTransactionTimeout - time.Millisecond)
+		hang.Release()
+		l.wait(2)
+		if got := l.String(); got != "1 marker" {
+			t.Errorf("resolved %s, want 1 marker", got)
+		}
+	})
+}
+
+// slowHandover makes a client's bookkeeping slow when it hands a record over to
+// its partition that waited for the topic's metadata.
+type slowHandover struct{ begun chan struct{} }
+
+func (h slowHandover) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
+	if string(r.Value) == "slow" {
+		close(h.begun)
+		kfaketest.Pass(time.Millisecond)
+	}
+}
+
+// TestFlushTakesWhatIsHandedOver: records that were handed over to a partition
+// which the client has not stored yet when it is flushed are sent as well.
+func TestFlushTakesWhatIsHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w world) {
+		h := slowHandover{make(chan struct{})}
+		s, l := w.open(t, func(cfg *segment.Config) {
+			cfg.Opts = append(cfg.Opts, kgo.ProducerLinger(0), kgo.WithHooks(h))
+		}), newLedger()
+		hang := w.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang})
+		submit(t, s, entry(l, "1", "a"))
+		<-hang.Hit() // the rest gathers
+		submit(t, s, entry(l, "slow", "a"))
+		last := entry(l, "last")
+		last.Encode = func() ([]*kgo.Record, error) { <-h.begun; return nil, nil }
+		submit(t, s, last)
+		hang.Release()
+		l.wait(3)
+		if got := l.String(); got != "1 slow last" {
+			t.Errorf("resolved %s, want 1 slow last: %v", got, s.Err())
+		}
+	})
 }

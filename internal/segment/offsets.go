@@ -41,7 +41,6 @@ type GroupOffsets struct {
 // groups remembers what the committing of group offsets needs to know. Only
 // the former uses it.
 type groups struct {
-	version     int16            // transaction version of the cluster, 0 until known
 	coordinator map[string]int32 // by group
 }
 
@@ -142,11 +141,8 @@ func checkTopic(ctx context.Context, cl *kgo.Client, o *GroupOffsets) (refused, 
 // none. No request here is repeated by the client: a commit that arrives twice
 // could be refused the second time and be in the transaction all the same.
 func (s *Session) tryOffsets(ctx context.Context, g *segment, o *GroupOffsets, req *kmsg.TxnOffsetCommitRequest) (code, err error) {
-	if err := s.learnVersion(ctx, g.client); err != nil {
-		return nil, err
-	}
 	g.touched = true
-	implicit := s.groups.version >= 2
+	implicit := s.version >= 2
 	if !implicit {
 		add := kmsg.NewPtrAddOffsetsToTxnRequest()
 		add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = s.cfg.id(g.turn), g.producer, g.epoch, o.Group
@@ -238,20 +234,17 @@ func findCoordinator(ctx context.Context, cl *kgo.Client, kind int8, key string)
 	return node, code, nil
 }
 
-// learnVersion finds out once which rules of transactions the cluster has: kgo
+// learnVersion finds out which rules of transactions the cluster has: kgo
 // goes by the same feature. An upgrade in the middle of the session is not
 // noticed here, and need not be: brokers serve the older rules as well.
 func (s *Session) learnVersion(ctx context.Context, cl *kgo.Client) error {
-	if s.groups.version != 0 {
-		return nil
-	}
 	req := kmsg.NewPtrApiVersionsRequest()
 	req.ClientSoftwareName, req.ClientSoftwareVersion = "flusso-kafka", "1"
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
 		return err
 	}
-	s.groups.version = 1
+	s.version = 1
 	if pinned, _ := cl.OptValue(kgo.MaxVersions).(*kversion.Versions); pinned != nil {
 		for key, need := range map[kmsg.Key]int16{kmsg.Produce: 12, kmsg.EndTxn: 5, kmsg.TxnOffsetCommit: 5} {
 			if v, ok := pinned.LookupMaxKeyVersion(int16(key)); !ok || v < need {
@@ -261,7 +254,7 @@ func (s *Session) learnVersion(ctx context.Context, cl *kgo.Client) error {
 	}
 	for _, f := range resp.FinalizedFeatures {
 		if f.Name == "transaction.version" && f.MaxVersionLevel >= 2 {
-			s.groups.version = 2
+			s.version = 2
 		}
 	}
 	return nil

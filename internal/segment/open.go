@@ -39,6 +39,10 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		}
 		s.producers[i], s.epochs[i] = id, epoch
 	}
+	if err := s.learnVersion(ctx, s.clients[0]); err != nil {
+		s.closeClients()
+		return nil, s.openError(0, fmt.Errorf("look up the version of transactions: %w", err))
+	}
 	cfg.Logger.Debug("session opened", "lease", cfg.Lease)
 	s.start()
 	return s, nil

@@ -234,6 +234,12 @@ func (s *Session) cutLocked() []Entry {
 // encode begins the segment's transaction and hands its records to the client,
 // which keeps them until the flush.
 func (s *Session) encode(g *segment, before <-chan struct{}) {
+	// Offsets go to the broker at once. The transaction ages from then on, and
+	// neither it nor their time may go by for the segment before.
+	if slices.ContainsFunc(g.entries, func(e Entry) bool { return e.Offsets != nil }) && !s.wait(before) {
+		g.fail(context.Cause(s.life))
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.life, s.cfg.TransactionTimeout)
 	defer cancel()
 	op := "begin transaction " + s.cfg.id(g.turn)
@@ -247,11 +253,6 @@ func (s *Session) encode(g *segment, before <-chan struct{}) {
 		return
 	}
 	for i, e := range g.entries {
-		if e.Offsets != nil && !s.wait(before) {
-			// Offsets go to the broker at once. The transaction ages from then
-			// on, and must not age for the one before it.
-			g.fail(context.Cause(s.life))
-		}
 		if g.failure() != nil {
 			return
 		}
@@ -276,16 +277,18 @@ func (s *Session) send(g *segment, before <-chan struct{}) {
 	}
 	ctx, cancel := context.WithCancelCause(s.life)
 	defer cancel(nil)
-	if ready := s.gates[g.turn%IDs].holdUntil(before); !ready && !s.wait(before) {
+	// By the rules of transaction version 1 a client adds partitions to the
+	// transaction before it compresses, and that ages from then on.
+	if ready := s.version >= 2 && s.gates[g.turn%IDs].holdUntil(before); !ready && !s.wait(before) {
 		g.fail(context.Cause(s.life))
 		return
 	}
-	flushed := make(chan error, 1)
-	go func() { flushed <- g.client.Flush(ctx) }() // waited for below
+	flushed := make(chan bool, 1)
+	go func() { flushed <- s.known(ctx, g) && g.client.Flush(ctx) == nil }() // waited for below
 	s.wait(before)
 	late := time.AfterFunc(s.cfg.TransactionTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
-	if <-flushed != nil || !s.settled(ctx, g) {
+	if !<-flushed {
 		g.fail(s.late(ctx, g))
 	}
 }
@@ -293,27 +296,37 @@ func (s *Session) send(g *segment, before <-chan struct{}) {
 // nowhere is a partition that no topic has: a record for it fails in the client.
 const nowhere = math.MaxInt32
 
-// settled waits until the client knows for good what it produced to, and is
-// false when ctx has ended.
+// known waits until the client has for good what it will produce to, and is false
+// when ctx has ended.
 //
 // kgo 1.22.3 hands the records that waited for a topic's first metadata to the
-// topic's partitions before it stores those where EndTransaction looks for
-// them. When the acknowledgement is faster than that, EndTransaction finds no
-// partition: it sends nothing, or an abort, and returns nil for a commit. The
-// store happens under the lock that a further record for the topic has to
-// take, so once such a record has failed, the partitions are there.
-func (s *Session) settled(ctx context.Context, g *segment) bool {
+// topic's partitions before it stores those where Flush and EndTransaction look
+// for them. A Flush in between leaves the records where they are, and when the
+// acknowledgement is faster than the store, EndTransaction finds no partition: it
+// sends nothing, or an abort, and returns nil for a commit. The store happens
+// under the lock that a record for an unknown topic has to take. A first record,
+// which fails, waits for the metadata; when a second one has failed, which came
+// behind it, the partitions are there.
+func (s *Session) known(ctx context.Context, g *segment) bool {
 	known := s.topics[g.turn%IDs]
-	for topic := range g.topics {
+	g.mu.Lock()
+	topics := slices.Collect(maps.Keys(g.topics))
+	g.mu.Unlock()
+	for _, topic := range topics {
 		if _, ok := known[topic]; ok {
 			continue
 		}
-		failed := make(chan struct{})
-		g.client.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: nowhere}, func(*kgo.Record, error) { close(failed) })
-		select {
-		case <-failed:
-		case <-ctx.Done():
-			return false
+		for range 2 {
+			if g.failure() != nil {
+				return true // such as a topic that is not there
+			}
+			failed := make(chan struct{})
+			g.client.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: nowhere}, func(*kgo.Record, error) { close(failed) })
+			select {
+			case <-failed:
+			case <-ctx.Done():
+				return false
+			}
 		}
 		known[topic] = struct{}{}
 	}

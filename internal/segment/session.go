@@ -41,7 +41,8 @@ type Session struct {
 	base      context.Context    //nolint:containedctx // the life of the clients
 	kill      context.CancelFunc // ends it, and whatever the clients do
 	groups    groups
-	topics    [IDs]map[string]struct{} // what each client has produced to; the former's
+	version   int16                    // of transactions in the cluster
+	topics    [IDs]map[string]struct{} // what each client has for good; used by one flush at a time
 
 	slots    chan struct{}   // one per segment that is formed and not resolved
 	formed   chan *segment   // from former to committer, in order

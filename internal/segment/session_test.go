@@ -573,7 +573,7 @@ func TestUpgrade(t *testing.T) {
 
 // TestFirstUse commits the first segment of many sessions, each to a topic that
 // its client sees for the first time: its commit must reach the broker, however
-// the client's goroutines are scheduled (see settled).
+// the client's goroutines are scheduled (see known).
 func TestFirstUse(t *testing.T) {
 	bubble(t, func(t *testing.T, w world) {
 		var commits atomic.Int32
