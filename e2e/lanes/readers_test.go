@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,8 +74,26 @@ func TestF5_a_live_lane_read_with_kcat_and_in_python(t *testing.T) {
 	if len(lines) != summary.Records {
 		t.Errorf("kcat printed %d records, reader.py read %d", len(lines), summary.Records)
 	}
+	readWithJava(t, topic, len(lines))
 	t.Logf("kcat printed %d records; reader.py: %s", len(lines), bytes.TrimSpace(text))
 	for _, line := range lines[len(lines)-8 : len(lines)-1] {
 		t.Logf("kcat: %s", line)
+	}
+}
+
+// readWithJava reads a topic with the client that comes with Kafka, which must
+// see as many records.
+func readWithJava(t *testing.T, topic string, want int) {
+	t.Helper()
+	out := tool(t, "kafka-console-consumer", "--topic", topic, "--from-beginning", "--isolation-level", "read_committed",
+		"--max-messages", strconv.Itoa(want), "--timeout-ms", "60000", "--property", "print.headers=true", "--property", "print.value=false")
+	got := 0
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "flusso-batch:v=1 ") || strings.TrimSpace(line) == "NO_HEADERS" || strings.HasPrefix(line, "flusso-position:") {
+			got++
+		}
+	}
+	if got != want {
+		t.Errorf("kafka-console-consumer printed %d records, want %d:\n%.2000s", got, want, out)
 	}
 }

@@ -20,10 +20,12 @@ type batch struct {
 	at     []int  // where in it the own begin
 }
 
-// A batch is compressed for itself where remembering it is not worth it, and
-// where more than one byte in so many is its own: those are not compressed.
+// A batch is compressed for itself where remembering it is not worth it, or takes
+// too much of what is remembered together with its block, and where more than one
+// byte in so many is its own: those are not compressed.
 const (
 	leastBatch = 4 << 10
+	mostBatch  = memoBytes / 5
 	mostOwn    = 32
 )
 
@@ -34,7 +36,7 @@ const (
 // Source: https://kafka.apache.org/documentation/#record
 func (b *batch) lay(src []byte, header, from string) bool {
 	b.own = b.own[:0]
-	if len(src) < leastBatch {
+	if len(src) < leastBatch || len(src) > mostBatch {
 		return false
 	}
 	bytesOwn := 0

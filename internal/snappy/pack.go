@@ -2,6 +2,7 @@ package snappy
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 
 	"github.com/klauspost/compress/s2"
@@ -17,11 +18,15 @@ func (b *batch) pack(src []byte) bool {
 	return b.find() && b.independent()
 }
 
+// maskSeed is another one in each process, so that no document is made to be like
+// a mask.
+var maskSeed = [32]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 16), rand.Uint64()), rand.Uint64()))
+
 // mask overwrites what is own by bytes at random, above those of ASCII. What
 // ends up next to what, decides whether a match goes on into the mask: so the
 // first and the last byte of one are others than those of the masks before it.
 func (b *batch) mask() {
-	rng := rand.NewChaCha8([32]byte{})
+	rng := rand.NewChaCha8(maskSeed)
 	for i, o := range b.own {
 		m := b.plain[o.start:o.end]
 		_, _ = rng.Read(m) // it never fails
@@ -49,7 +54,12 @@ func (b *batch) find() bool {
 
 // independent proves that nothing in the block but the masks themselves depends
 // on them: with each of their bits turned over, in the block and in what it was
-// made from, the one still comes to the other.
+// made from, the one still comes to the other. Where all that was turned over
+// stands in literals, each byte of it comes to one byte of a mask and there are as
+// many of these, so that they correspond in order, and no other byte is copied
+// from one. Were it in the place of an element's tag instead, which takes bytes
+// that happen to be those of a mask, what follows would have to come out the same
+// from other elements.
 func (b *batch) independent() bool {
 	for i, o := range b.own {
 		invert(b.plain[o.start:o.end])

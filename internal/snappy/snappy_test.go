@@ -184,6 +184,19 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
+// TestWhatIsTooLargeIsLeftAlone: a batch that would not be remembered is not packed
+// for it, which takes memory and time for nothing.
+func TestWhatIsTooLargeIsLeftAlone(t *testing.T) {
+	c := snappy.New(header, from)
+	for _, topic := range []string{"a", "b"} {
+		plain := batch(topic, 10, 10, snappy.MemoBytes/150)
+		same(t, compress(t, c, plain), plain)
+	}
+	if hits, packed := c.Batches(); hits != 0 || packed != 0 {
+		t.Errorf("%d batches were packed and %d times of use, want none", packed, hits)
+	}
+}
+
 // TestWhatIsOfNoUseIsNotRemembered: where no other topic gets the same, few
 // batches are remembered, and as soon as one does, all are again.
 func TestWhatIsOfNoUseIsNotRemembered(t *testing.T) {
