@@ -37,7 +37,11 @@ func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.release(ctx)) }()
-	if done, err = l.finishSealed(ctx, 0); err != nil {
+	stop := l.showLife()
+	done, err = l.finishSealed(ctx, 0)
+	stop()
+	if err != nil {
+		l.giveUp(ctx)
 		return done, err
 	}
 	return done, errors.Join(l.trim(ctx), c.tidyAll(ctx, feed, l))

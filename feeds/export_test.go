@@ -2,6 +2,7 @@ package feeds
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -30,3 +31,6 @@ var (
 	EncodeManifest = Manifest.encode
 	ParseManifest  = parseManifest
 )
+
+// Die ends the session as the death of its process would: nothing more is written.
+func (s *Session) Die() { s.seg.End(errors.New("dead")) }

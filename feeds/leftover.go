@@ -269,7 +269,7 @@ func (c *Client) removedLeftovers(feed topics.Feed, objects int) {
 	}
 }
 
-// isOpen reports whether a session may be at work.
+// isOpen reports whether a session may be at work, where nothing is half sealed.
 func isOpen(s wire.FeedState) bool {
 	return slices.ContainsFunc(s.Streams, func(st wire.StreamState) bool { return st.Step == wire.StreamOpen })
 }

@@ -96,10 +96,13 @@ func (c *Client) Describe(ctx context.Context, name string) (Description, error)
 	return d, nil
 }
 
-// Held reports whether a session may be at work: a stream is open. One that
-// ended in order has left its stream abandoned.
+// Held reports whether a session may be at work: a stream is open, or one is
+// being sealed. One that ended in order has said so. Of one that died a stream
+// stays open; the seal that it was in counts for five minutes, within which
+// somebody who is alive shows that.
 func (d Description) Held() bool {
-	return slices.ContainsFunc(d.Streams, func(s Stream) bool { return s.State == string(wire.StreamOpen) })
+	open := slices.ContainsFunc(d.Streams, func(s Stream) bool { return s.State == string(wire.StreamOpen) })
+	return open || sealing(d.Streams, wire.EventKind(d.Event), d.At, time.Now())
 }
 
 // Unsealed returns how many bytes of keys and payloads wait for a commit, of

@@ -50,7 +50,9 @@ func (s *Session) sealOnce(ctx context.Context, message string) (Commit, error) 
 	if err := s.mark(ctx, message); err != nil {
 		return Commit{}, err
 	}
+	stop := s.showLife()
 	c, err := s.finish(ctx)
+	stop()
 	if err != nil {
 		return Commit{}, &SealError{Feed: s.Feed(), Stream: s.stream, Cause: err}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -389,27 +390,32 @@ func (s *Session) keepNow() error {
 	ctx, cancel := context.WithTimeout(context.Background(), keepAtMost)
 	defer cancel()
 	for range segment.IDs {
-		if err := s.take(ctx); err != nil {
-			return err
-		}
-		err := s.write(ctx, wire.LeaseKept, 0, func(*wire.Event) {})
-		s.pass()
-		if err != nil {
+		if err := s.keepOne(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave puts on record that the stream was left open and nobody appends to it,
-// so that the next one need not ask whether its holder is still at work.
+// leave puts on record that the stream was left open, or sealed without a
+// commit, and nobody works on it, so that the next one need not ask whether its
+// holder is still at work.
 func (s *Session) leave(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return err
 	}
 	defer s.pass()
-	if s.tail.seal != nil || !s.alive() {
-		return nil // sealed, left or lost: the record says so already
+	if !s.alive() {
+		return nil // lost, or closed before
+	}
+	if s.tail.seal != nil {
+		if own := func(st wire.StreamState) bool { return st.Number == s.stream && st.Step == wire.StreamMarked }; !slices.ContainsFunc(s.event.State.Streams, own) {
+			return nil // committed, or left: the record says so already
+		}
+		if err := s.leaveSealed(ctx, s.stream); err != nil && s.alive() {
+			return err
+		}
+		return nil
 	}
 	s.tail.seal = fmt.Errorf("session on stream %d of feed %s: %w", s.stream, s.feed, flusso.ErrClosed)
 	err := s.write(ctx, wire.StreamReleased, s.stream, func(e *wire.Event) {

@@ -164,12 +164,15 @@ func stepFollows(st, now wire.StreamState, e wire.Event) string {
 	case st.Step == wire.StreamOpen && (e.Kind == wire.StreamOpened || e.Kind == wire.StreamResumed || e.Kind == wire.LeaseTaken):
 		step = wire.StreamAbandoned // by whoever took the lease
 	case about && (e.Kind == wire.StreamReleased || e.Kind == wire.StreamSealed):
-		if st.Step != wire.StreamOpen {
+		switch {
+		case e.Kind == wire.StreamReleased && st.Step == wire.StreamMarked:
+			// Whoever was sealing it does not go on.
+		case st.Step != wire.StreamOpen:
 			return fmt.Sprintf("it is %s and was %s, not open", e.Kind, st.Step)
-		}
-		step = wire.StreamAbandoned
-		if e.Kind == wire.StreamSealed {
+		case e.Kind == wire.StreamSealed:
 			step = wire.StreamMarked
+		default:
+			step = wire.StreamAbandoned
 		}
 	}
 	epoch := st.Epoch

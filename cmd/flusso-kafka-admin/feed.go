@@ -276,18 +276,21 @@ func (e *heldError) Error() string {
 // holding tells who holds a feed, where, on which stream, and since when it
 // was not heard of.
 func holding(d feeds.Description, now time.Time) string {
-	stream := uint64(0)
+	stream, state := uint64(0), "open"
 	for _, s := range d.Streams {
-		if s.State == "open" {
-			stream = s.Number
+		if s.State == "open" || s.State == "sealed" && stream == 0 {
+			stream, state = s.Number, s.State
 		}
+	}
+	if state == "sealed" {
+		state = "being sealed"
 	}
 	active := d.At
 	if d.Appended.After(active) {
 		active = d.Appended
 	}
-	return fmt.Sprintf("%s at %s, with stream %d open in writer epoch %d, active %s ago",
-		d.Holder.Name, cmp.Or(d.Holder.Address, "no address"), stream, d.Epoch, age(now.Sub(active)))
+	return fmt.Sprintf("%s at %s, with stream %d %s in writer epoch %d, active %s ago",
+		d.Holder.Name, cmp.Or(d.Holder.Address, "no address"), stream, state, d.Epoch, age(now.Sub(active)))
 }
 
 // taking is what an action on a feed takes that fences whoever writes to it.
