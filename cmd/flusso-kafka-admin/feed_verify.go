@@ -19,7 +19,8 @@ objects with their hashes, sequences without holes, key indexes with the packs
 that they are about. Allow as much --timeout as there is to read.
 
 Exit code 1: something is not as it was written; the other commits are looked at
-all the same. JSON is one object on each line: docs/json.md.`,
+all the same. JSON is one object on each line, the last one about the log and what
+no commit leads to: docs/json.md.`,
 		Example: `  $ flusso-kafka-admin feed verify hourly
   commit  stream  records  objects  bytes  result
        1       1        2        3   14 B  fine
@@ -45,16 +46,31 @@ type verifiedCommit struct {
 	Error   string `json:"error,omitempty"`
 }
 
+// verifiedFeed is what was found beside the commits.
+type verifiedFeed struct {
+	Feed      string   `json:"feed"`
+	Log       logOrder `json:"log"`
+	Leftovers *int     `json:"leftovers"` // objects; null where nobody looked, since there is no commit
+}
+
+// logOrder is whether the events of a feed's log follow each other.
+type logOrder struct {
+	Fine  bool   `json:"fine"`
+	Error string `json:"error,omitempty"`
+}
+
 func (t *feedTarget) verify(ctx context.Context, c *feedCluster, feed string) error {
 	var (
 		what []string
 		n    int
+		log  = logOrder{Fine: true}
 	)
 	tab := &table{right: []bool{true, true, true, true, true, false}}
 	tab.add("commit", "stream", "records", "objects", "bytes", "result")
 	for v, err := range c.Verify(ctx, feed) {
 		if errors.As(err, new(*feeds.EventError)) { // behind all commits
-			what = append(what, err.Error())
+			log = logOrder{Error: err.Error()}
+			what = append(what, log.Error)
 			break
 		}
 		if err != nil {
@@ -77,6 +93,17 @@ func (t *feedTarget) verify(ctx context.Context, c *feedCluster, feed string) er
 	}
 	switch {
 	case t.format == "json":
+		beside := verifiedFeed{Feed: feed, Log: log}
+		if n > 0 {
+			left, err := t.leftovers(ctx, c, feed)
+			if err != nil {
+				return err
+			}
+			beside.Leftovers = &left
+		}
+		if err := writeLine(t.out, beside); err != nil {
+			return err
+		}
 	case n == 0:
 		if _, err := fmt.Fprintf(t.out, "feed %s has no commit: nothing to verify\n", feed); err != nil {
 			return err
@@ -86,25 +113,30 @@ func (t *feedTarget) verify(ctx context.Context, c *feedCluster, feed string) er
 		if err := tab.writeTo(t.out); err != nil {
 			return err
 		}
-		if err := t.leftovers(ctx, c, feed); err != nil {
+		if err := t.writeLeftovers(ctx, c, feed); err != nil {
 			return err
 		}
 	}
 	return found(what)
 }
 
-// leftovers tells of objects that no commit leads to.
-func (t *feedTarget) leftovers(ctx context.Context, c *feedCluster, feed string) error {
-	n := 0
+// leftovers counts the objects that no commit leads to.
+func (t *feedTarget) leftovers(ctx context.Context, c *feedCluster, feed string) (n int, err error) {
 	for _, err := range c.Leftovers(ctx, feed) {
 		if err != nil {
-			return err
+			return n, err
 		}
 		n++
 	}
-	if n == 0 {
-		return nil
+	return n, nil
+}
+
+// writeLeftovers tells of them.
+func (t *feedTarget) writeLeftovers(ctx context.Context, c *feedCluster, feed string) error {
+	n, err := t.leftovers(ctx, c, feed)
+	if n == 0 || err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(t.out, "no commit leads to %d more objects of the bucket, which do no harm: the next session removes them, or `flusso-kafka-admin feed repair %s`\n", n, feed)
+	_, err = fmt.Fprintf(t.out, "no commit leads to %d more objects of the bucket, which do no harm: the next session removes them, or `flusso-kafka-admin feed repair %s`\n", n, feed)
 	return err
 }

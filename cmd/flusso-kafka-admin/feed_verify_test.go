@@ -35,6 +35,13 @@ func TestFeedVerify_ALogOutOfOrderHidesNoCommit(t *testing.T) {
 	if out, told, code := do("feed", "verify", "orders"); code != 0 || !strings.Contains(out, "fine") {
 		t.Fatal(out, told)
 	}
+	beside := func(out string) string { // the last line
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		return lines[len(lines)-1]
+	}
+	if out, told, code := do("feed", "verify", "orders", "--format", "json"); code != 0 || beside(out) != `{"feed":"orders","log":{"fine":true},"leftovers":0}` {
+		t.Error(out, told)
+	}
 	// Its first event comes once more, of somebody who holds no lease.
 	const log = "orders.feed.log"
 	cl := c.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ConsumeTopics(log), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -48,5 +55,9 @@ func TestFeedVerify_ALogOutOfOrderHidesNoCommit(t *testing.T) {
 	out, told, code := do("feed", "verify", "orders")
 	if code != exitFailed || !strings.Contains(out, "fine") || !strings.Contains(told, "a feed is created once") {
 		t.Errorf("exit code %d, %q, %q: want 1, the commit that is fine, and what is wrong with the log", code, out, told)
+	}
+	out, _, code = do("feed", "verify", "orders", "--format", "json")
+	if got := beside(out); code != exitFailed || !strings.HasPrefix(got, `{"feed":"orders","log":{"fine":false,"error":"the log of feed orders: `) || !strings.HasSuffix(got, `,"leftovers":0}`) {
+		t.Errorf("exit code %d, as JSON: %s", code, out)
 	}
 }
