@@ -32,6 +32,8 @@ type Client struct {
 	mu     sync.Mutex
 	open   map[*Session]struct{}
 	closed bool
+
+	working sync.WaitGroup // what sessions run in the background, those that have ended included
 }
 
 // New returns a client. It dials nothing.
@@ -69,6 +71,16 @@ func (c *Client) Close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = s.Close(ctx) })
 	}
 	wg.Wait()
+	done := make(chan struct{})
+	go func() {
+		c.working.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("wait for what feed sessions still run: %w", context.Cause(ctx)))
+	}
 	c.client.Close()
 	c.metrics.unregister()
 	return errors.Join(errs...)
@@ -148,6 +160,12 @@ func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (_ Se
 	if err := markBucket(ctx, feed, settings); err != nil {
 		return Settings{}, fmt.Errorf("mark the bucket of feed %s: %w", name, err)
 	}
+	handed := false // the event that creates it may become durable
+	defer func() {
+		if err != nil && !handed {
+			c.unmark(ctx, feed, settings)
+		}
+	}()
 	if _, err := c.admin.Ensure(ctx, specs); err != nil {
 		return Settings{}, fmt.Errorf("create the topics of feed %s: %w", name, err)
 	}
@@ -163,7 +181,20 @@ func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (_ Se
 		Kind: wire.FeedCreated, At: time.Now(), Settings: settings,
 		State: wire.FeedState{Epoch: 1, Holder: c.holder()},
 	}
-	return settings, l.publish(ctx, e)
+	handed = true
+	err = l.publish(ctx, e)
+	handed = !errors.Is(err, flusso.ErrRejected)
+	return settings, err
+}
+
+// unmark removes the marker of a feed that was not created: each attempt has
+// one of its own.
+func (c *Client) unmark(ctx context.Context, feed topics.Feed, settings Settings) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookAtMost)
+	defer cancel()
+	if err := unmarkBucket(ctx, feed, settings); err != nil {
+		c.cfg.Logger.Warn("the marker of a feed that was not created stays in its bucket, and does no harm", "feed", feed, "object", markerOf(feed.String(), settings.ID), "err", err)
+	}
 }
 
 func (c *Client) holder() *wire.FeedHolder {

@@ -34,3 +34,6 @@ var (
 
 // Die ends the session as the death of its process would: nothing more is written.
 func (s *Session) Die() { s.seg.End(errors.New("dead")) }
+
+// Background runs f beside what the session runs.
+func (s *Session) Background(f func()) { s.background.Go(f) }

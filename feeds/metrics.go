@@ -54,7 +54,7 @@ func (c *Client) newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m.bytes = counter("appended_bytes_total", "Keys and payloads of them.")
 	m.failures = counter("append_failures_total", "Batches that had their sequences and were not acknowledged, by what is known of them.", "outcome")
 	m.segments = counter("segments_total", "Segments that were committed.")
-	m.waits = counter("window_wait_seconds_total", "How long appends waited for the window of unacknowledged payload.")
+	m.waits = counter("window_wait_seconds_total", "How long appends waited for the window of unacknowledged payload, or behind one that did.")
 	m.seals = counter("seals_total", "Calls of seal by their outcome.", "outcome")
 	m.leases = counter("lease_changes_total", "Sessions that took the lease, were fenced, or lost it.", "change")
 	if reg == nil {

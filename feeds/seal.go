@@ -170,9 +170,13 @@ func (s *Session) staged(ctx context.Context) (*stage, error) {
 		if g.err != nil { // a call before found out: from the WAL, once more
 			g = s.client.newStage(s.feed, s.settings, s.epoch, g.state)
 			s.mu.Lock()
+			if s.over { // whoever closes no longer waits for what begins now
+				s.mu.Unlock()
+				return nil, s.ended(ctx)
+			}
 			s.stage = g
-			s.mu.Unlock()
 			s.background.Go(func() { g.run(s.life) })
+			s.mu.Unlock()
 		}
 	default:
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,6 +28,7 @@ type Session struct {
 	left     []wire.StreamState // the other streams without commit, as of the opening
 	largest  int64              // limit of a record on the wire
 	tail     tail               // belongs to the holder of the turn
+	last     atomic.Uint64      // tail.last, for whoever does not hold it
 	recent   recent             // the same
 
 	background sync.WaitGroup
@@ -75,6 +77,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	for _, st := range l.event.State.Streams {
 		if st.Number == number {
 			s.tail = tail{last: st.Last, bytes: st.Bytes}
+			s.last.Store(st.Last)
 			s.acked = wire.Append{Last: st.Last, Bytes: st.Bytes}
 			s.recent.recalled = st.Last == 0
 			s.stage = c.newStage(l.feed, s.settings, s.epoch, st)
@@ -97,6 +100,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	stage := s.stage
 	s.background.Go(func() { stage.run(s.life) })
 	s.background.Go(s.finishEarlier)
+	c.working.Go(s.background.Wait)
 	c.cfg.Logger.Info("feed session open", "feed", s.feed, "stream", number, "epoch", s.epoch, "last", s.tail.last)
 	return s, nil
 }
@@ -114,13 +118,13 @@ func (s *Session) Epoch() uint64 { return s.epoch }
 func (s *Session) Settings() Settings { return s.settings }
 
 // Last returns the last sequence of the session's stream, appends in flight
-// included: the MatchSequence of the next batch.
+// included: the MatchSequence of the next batch. It waits for nobody: an append
+// that waits for the window has no sequence yet, and may give up.
 func (s *Session) Last(ctx context.Context) (uint64, error) {
-	if err := s.take(ctx); err != nil {
-		return 0, err
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
 	}
-	defer s.pass()
-	return s.tail.last, nil
+	return s.last.Load(), nil
 }
 
 // Done is closed when the session has ended, and [Session.Err] says why.
@@ -170,12 +174,17 @@ func (s *Session) Append(ctx context.Context, b Batch) (Range, error) {
 // AppendAsync submits a batch: it has its sequences when the call returns, and
 // the future tells when it is durable [E3]. It blocks while the unacked
 // payload would exceed Config.MaxUnackedBytes; one batch larger than the window
-// goes alone. Batches are appended in the order in which calls are accepted.
+// goes alone. Batches are appended in the order in which calls are accepted:
+// other appends, and [Session.Seal], wait behind one that waits for the window.
 // The records belong to the session until the future resolves. Errors are
 // those of Append that can be told at once, and the batch then took no
 // sequence.
 func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
-	if err := s.take(ctx); err != nil {
+	waits := s.client.metrics.waits.WithLabelValues(s.Feed())
+	came := time.Now()
+	err := s.take(ctx)
+	waits.Add(time.Since(came).Seconds()) // behind one that waits for the window
+	if err != nil {
 		return nil, err
 	}
 	defer s.pass()
@@ -208,11 +217,12 @@ func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 			s.resolve(f, at, err)
 		},
 	})
-	s.client.metrics.waits.WithLabelValues(s.Feed()).Add(time.Since(began).Seconds())
+	waits.Add(time.Since(began).Seconds())
 	if err != nil {
 		return nil, s.refusal(ctx, err)
 	}
 	s.tail.last, s.tail.bytes = a.Last, a.Bytes
+	s.last.Store(a.Last)
 	if b.ID != "" {
 		s.recent.add(b.ID, f)
 	}
