@@ -382,11 +382,13 @@ func TestE12_ASealThatWasGivenUpIsCommittedOnce(t *testing.T) {
 func TestE13_ACommitIsVisibleWholeOrNotAtAll(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{Keyed: true})
 	ctx, cancel := context.WithCancel(t.Context())
-	done, looks := make(chan error, 1), 0
+	// The writer goes on when a look has seen what it committed, so that there are
+	// looks between any two commits.
+	done, looked := make(chan error, 1), make(chan int, 1)
 	reader := w.client("reader")
 	go func() {
 		defer close(done)
-		for seen := 0; ctx.Err() == nil; looks++ {
+		for seen := 0; ctx.Err() == nil; {
 			n := 0
 			for v, err := range reader.Verify(ctx, feed) {
 				if err = errors.Join(err, v.Err); err != nil && ctx.Err() == nil {
@@ -400,10 +402,15 @@ func TestE13_ACommitIsVisibleWholeOrNotAtAll(t *testing.T) {
 				return
 			}
 			seen = n
+			select {
+			case <-looked: // nobody took the one before
+			default:
+			}
+			looked <- n
 		}
 	}()
 	writer := w.client("writer", func(c *feeds.Config) { c.PackBytes = 50 })
-	for range 10 {
+	for commits := range 10 {
 		s, err := writer.Open(t.Context(), feed)
 		if err != nil {
 			t.Fatal(err)
@@ -418,13 +425,17 @@ func TestE13_ACommitIsVisibleWholeOrNotAtAll(t *testing.T) {
 		if err := errors.Join(seal(s), s.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
+		for n := 0; n <= commits; {
+			select {
+			case n = <-looked:
+			case err := <-done:
+				t.Fatal(err)
+			}
+		}
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-	if looks == 0 {
-		t.Error("nobody looked")
 	}
 }
 

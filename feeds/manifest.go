@@ -57,7 +57,7 @@ func (m Manifest) encode() ([]byte, error) {
 	if len(content) > maxManifest {
 		return nil, &flusso.LimitError{
 			What: fmt.Sprintf("manifest of stream %d of feed %s, which names %d packs", m.Stream, m.Feed, len(m.Packs)), Limit: "manifest size",
-			Value: int64(len(content)), Max: maxManifest, Setting: "PackBytes of the client that seals (larger packs are fewer)",
+			Value: int64(len(content)), Max: maxManifest, Setting: "PackBytes of the client that seals, --pack-bytes on the command line (larger packs are fewer)",
 		}
 	}
 	return content, nil

@@ -130,19 +130,22 @@ func TestBatchID_OldOnesAreRefusedByTheirMatch(t *testing.T) {
 		if _, err := last.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		resumed, err := w.client("b").Resume(t.Context(), feed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for who, s := range map[string]*feeds.Session{"the session": s, "one that resumed": resumed} {
+		knows := func(who string, s *feeds.Session) {
+			t.Helper()
 			var match *feeds.MatchError
-			if _, err := s.Append(t.Context(), named("id9", 9, 0, "x")); !errors.As(err, &match) && !errors.Is(err, flusso.ErrFenced) {
+			if _, err := s.Append(t.Context(), named("id9", 9, 0, "x")); !errors.As(err, &match) || match.Last != feeds.RecentBatches+10 {
 				t.Errorf("%s, the newest of those that are too old: %v, want a MatchError", who, err)
 			}
 			if got, err := s.Append(t.Context(), named("id10", 10, 0, "x")); err != nil || got.First != 11 {
 				t.Errorf("%s, the oldest that is known: %+v, %v", who, got, err)
 			}
 		}
+		knows("the session", s)
+		resumed, err := w.client("b").Resume(t.Context(), feed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		knows("one that resumed", resumed)
 	})
 }
 

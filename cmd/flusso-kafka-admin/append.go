@@ -98,6 +98,7 @@ JSON: docs/json.md.`,
 	flags.IntVar(&a.batchBytes, "batch-bytes", 1<<20, "most `bytes` of a batch of more than one record")
 	flags.Uint64Var(&a.match, "match-sequence", 0, "append only if this is the stream's last `sequence`, 0 for an empty one")
 	flags.DurationVar(&a.sealWithin, "seal-timeout", 10*time.Minute, "how `long` sealing may take")
+	addPackBytes(cmd, &a.packBytes)
 	a.take = addTakeover(cmd)
 	for flag, words := range map[string][]string{"input": {"lines", "jsonl", "binary"}, "on-interrupt": {"leave", "seal"}} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))

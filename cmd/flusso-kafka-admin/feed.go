@@ -53,6 +53,8 @@ type feedTarget struct {
 	dir     string      // of the embedded broker, empty for none
 	given   *pflag.Flag // --embedded
 	brokers *pflag.Flag
+
+	packBytes int64 // of what seals; 0 for the default
 }
 
 // addFeedTarget registers the flags on cmd and on the commands below it.
@@ -61,6 +63,18 @@ func addFeedTarget(cmd *cobra.Command, s streams) *feedTarget {
 	t.add(cmd, cmd.PersistentFlags())
 	t.given, t.brokers = addEmbedded(cmd), cmd.PersistentFlags().Lookup("brokers")
 	return t
+}
+
+// addPackBytes registers --pack-bytes on a command that seals.
+func addPackBytes(cmd *cobra.Command, n *int64) {
+	cmd.Flags().Int64Var(n, "pack-bytes", feeds.DefaultPackBytes, "`bytes` that fill a pack, an object of the bucket: keys, payloads and 64 for each record")
+}
+
+func checkPackBytes(n int64) error {
+	if n < 0 {
+		return usageError{fmt.Errorf("--pack-bytes %d: give at least 1, or 0 for the default", n)}
+	}
+	return nil
 }
 
 // addEmbedded registers --embedded.
@@ -72,6 +86,9 @@ func addEmbedded(cmd *cobra.Command) *pflag.Flag {
 // settle decides between brokers and the embedded one: a flag wins over what
 // environment and profile say.
 func (t *feedTarget) settle() error {
+	if err := checkPackBytes(t.packBytes); err != nil {
+		return err
+	}
 	t.dir = t.given.Value.String()
 	switch {
 	case t.dir == "" || len(t.Brokers) == 0 || t.given.Changed && !t.brokers.Changed:
@@ -95,7 +112,7 @@ type feedCluster struct {
 
 // open connects within ctx. The caller closes what it returns.
 func (t *feedTarget) open(ctx context.Context) (*feedCluster, error) {
-	return t.openWith(ctx, feeds.Config{Logger: t.log()})
+	return t.openWith(ctx, feeds.Config{Logger: t.log(), PackBytes: t.packBytes})
 }
 
 // openWith connects within ctx, for a client of feeds of that configuration,

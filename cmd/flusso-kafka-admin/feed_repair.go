@@ -38,6 +38,7 @@ JSON: docs/json.md.`,
 			})
 		},
 	}
+	addPackBytes(cmd, &t.packBytes)
 	take = addTakeover(cmd)
 	act = addAction(cmd)
 	return cmd

@@ -46,6 +46,7 @@ JSON: docs/json.md.`,
 	}
 	cmd.Flags().StringVar(&message, "message", "", "`text` of the commit")
 	cmd.Flags().BoolVar(&noSeal, "no-seal", false, "only take it over")
+	addPackBytes(cmd, &t.packBytes)
 	take = addTakeover(cmd)
 	act = addAction(cmd)
 	return cmd

@@ -71,6 +71,7 @@ began. JSON: {"url", "address", "brokers"}, the last one with --embedded alone.`
 	flags.StringSliceVar(&v.peers, "peer", nil, "`nodes` that writes and the token may be sent to, [http://]HOST[:PORT], *.NAME for all below one (default: every one, or with a token none)")
 	flags.StringVar(&v.peerCA, "peer-ca", "", "PEM `file` of authorities that the certificates of other nodes are by (default: the system's)")
 	flags.StringVar(&v.staging, "staging-dir", "", "`directory` where packs are built before they go into a bucket")
+	addPackBytes(cmd, &v.packBytes)
 	flags.DurationVar(&v.sealTimeout, "seal-timeout", gateway.DefaultSealTimeout, "how `long` a seal may take, which uploads")
 	flags.DurationVar(&v.ttl, "session-ttl", 0, "close a session without sealing when nobody asks for it for so `long` (default: never)")
 	flags.IntVar(&v.followers, "followers", 64, "`number` of readers that may follow at once")
@@ -106,7 +107,7 @@ func (v *feedService) serve(ctx context.Context) (err error) {
 	}
 	log := slog.New(slog.NewTextHandler(v.err, nil))
 	registry := prometheus.NewRegistry()
-	c, err := v.reach(ctx, feeds.Config{Address: address, StagingDir: v.staging, Registerer: registry, Logger: log})
+	c, err := v.reach(ctx, feeds.Config{Address: address, StagingDir: v.staging, PackBytes: v.packBytes, Registerer: registry, Logger: log})
 	if err != nil {
 		return err
 	}
