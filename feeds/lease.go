@@ -36,8 +36,8 @@ type lease struct {
 	event wire.Event // the newest: nobody else writes any; belongs to the holder of the turn
 }
 
-// take takes the turn.
-func (l *lease) take(ctx context.Context) error {
+// takeTurn waits for the turn.
+func (l *lease) takeTurn(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
 		return nil
@@ -46,7 +46,7 @@ func (l *lease) take(ctx context.Context) error {
 	}
 }
 
-func (l *lease) pass() { <-l.turn }
+func (l *lease) passTurn() { <-l.turn }
 
 // state reads the newest event without taking the lease. It is an [ErrNoFeed]
 // where there is none.
@@ -58,7 +58,7 @@ func (c *Client) state(ctx context.Context, feed topics.Feed) (wire.Event, error
 	if err != nil {
 		return wire.Event{}, err
 	}
-	e, found, err := c.newestEvent(ctx, feed, c.settled(ctx, feed.LogTopic(), ends[feed.LogTopic()]))
+	e, found, err := c.newestEvent(ctx, feed, c.readable(ctx, feed.LogTopic(), ends[feed.LogTopic()]))
 	if err == nil && !found {
 		err = fmt.Errorf("feed %s: its log holds no event: %w: create it first", feed, ErrNoFeed)
 	}
@@ -69,9 +69,9 @@ func (c *Client) state(ctx context.Context, feed topics.Feed) (wire.Event, error
 // committed already.
 const markersAtMost = 2 * time.Second
 
-// settled waits, not for long, until what was durable at ends can be read: a
+// readable waits, not for long, until what was durable at ends can be read: a
 // broker may acknowledge a commit some milliseconds before it shows it.
-func (c *Client) settled(ctx context.Context, topic string, ends partition.Ends) partition.Ends {
+func (c *Client) readable(ctx context.Context, topic string, ends partition.Ends) partition.Ends {
 	ctx, cancel := context.WithTimeout(ctx, markersAtMost)
 	defer cancel()
 	for high := ends.High; ends.Stable < high; {

@@ -110,10 +110,10 @@ func (s *Session) mark(ctx context.Context, message string) error {
 // submitMark hands the event over, once: a later call of Seal waits for the same
 // one. From then on appends are refused.
 func (s *Session) submitMark(ctx context.Context, message string) (*publication, error) {
-	if err := s.take(ctx); err != nil {
+	if err := s.takeTurn(ctx); err != nil {
 		return nil, err
 	}
-	defer s.pass()
+	defer s.passTurn()
 	switch {
 	case s.tail.marked != nil:
 		return s.tail.marked, nil
@@ -202,10 +202,10 @@ func (l *lease) submitCommit(ctx context.Context, g *stage) (*publication, error
 	if err != nil {
 		return nil, err
 	}
-	if err := l.take(ctx); err != nil {
+	if err := l.takeTurn(ctx); err != nil {
 		return nil, err
 	}
-	defer l.pass()
+	defer l.passTurn()
 	m := g.manifested
 	fc := wire.FeedCommit{
 		Number: l.event.State.Commits + 1, Records: m.Records, First: m.First, Last: m.Last, Bytes: m.Bytes,
@@ -278,12 +278,12 @@ func (s *Session) trouble() error {
 func (l *lease) finishSealed(ctx context.Context, but uint64) ([]Commit, error) {
 	var done []Commit
 	for {
-		if err := l.take(ctx); err != nil {
+		if err := l.takeTurn(ctx); err != nil {
 			return done, err
 		}
 		st := oldestSeal(l.event.State.Streams, but)
 		settings, epoch := l.event.Settings, l.event.State.Epoch
-		l.pass()
+		l.passTurn()
 		if st.Number == 0 {
 			return done, nil
 		}

@@ -47,10 +47,10 @@ func (l *lease) showLife() (stop func()) {
 
 // keepOne writes one keepalive.
 func (l *lease) keepOne(ctx context.Context) error {
-	if err := l.take(ctx); err != nil {
+	if err := l.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer l.pass()
+	defer l.passTurn()
 	return l.write(ctx, wire.LeaseKept, 0, func(*wire.Event) {})
 }
 

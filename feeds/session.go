@@ -34,7 +34,7 @@ type Session struct {
 	background sync.WaitGroup
 	life       context.Context //nolint:containedctx // of what runs in the background: until the session ends
 	end        context.CancelFunc
-	settled    chan struct{} // closed when cause is set
+	done       chan struct{} // closed when cause is set
 
 	sealing    chan struct{} // held by the one call of Seal that works
 	committing *publication  // belongs to the holder of sealing; the commit's event, once it was handed over
@@ -71,7 +71,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	s := &Session{
 		lease: l, settings: l.event.Settings, epoch: l.event.State.Epoch, stream: number,
 		largest: int64(largest(l.topics[l.feed.WALTopic()])),
-		settled: make(chan struct{}), sealing: make(chan struct{}, 1), finishing: make(chan struct{}, 1), settledOne: make(chan struct{}, 1),
+		done:    make(chan struct{}), sealing: make(chan struct{}, 1), finishing: make(chan struct{}, 1), settledOne: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	for _, st := range l.event.State.Streams {
@@ -95,7 +95,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 	c.open[s] = struct{}{}
 	s.behind = time.Now()
 	c.metrics.begin(s.Feed())
-	s.background.Go(s.settle)
+	s.background.Go(s.findCause)
 	s.background.Go(func() { s.keep(keepEvery) })
 	stage := s.stage
 	s.background.Go(func() { stage.run(s.life) })
@@ -128,7 +128,7 @@ func (s *Session) Last(ctx context.Context) (uint64, error) {
 }
 
 // Done is closed when the session has ended, and [Session.Err] says why.
-func (s *Session) Done() <-chan struct{} { return s.settled }
+func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Err returns why the session has ended, nil while it has not.
 func (s *Session) Err() error {
@@ -139,9 +139,10 @@ func (s *Session) Err() error {
 
 // Left is a stream of the feed that has no commit and is not the session's.
 type Left struct {
-	Stream      uint64
-	Sealed      bool // its seal was not finished; otherwise it was left open
-	Last, Bytes uint64
+	Stream uint64
+	Sealed bool   // its seal was not finished; otherwise it was left open
+	Last   uint64 // sequence
+	Bytes  uint64 // keys and payloads
 }
 
 // Left returns the other streams that had no commit when the session opened:
@@ -182,12 +183,12 @@ func (s *Session) Append(ctx context.Context, b Batch) (Range, error) {
 func (s *Session) AppendAsync(ctx context.Context, b Batch) (*Future, error) {
 	waits := s.client.metrics.waits.WithLabelValues(s.Feed())
 	came := time.Now()
-	err := s.take(ctx)
+	err := s.takeTurn(ctx)
 	waits.Add(time.Since(came).Seconds()) // behind one that waits for the window
 	if err != nil {
 		return nil, err
 	}
-	defer s.pass()
+	defer s.passTurn()
 	if f, err := s.repeated(ctx, b); f != nil || err != nil {
 		return f, err
 	}
@@ -281,7 +282,7 @@ const lookEvery = time.Second
 // whoever took the lease may have come on record meanwhile [E14].
 func (s *Session) ended(ctx context.Context) error {
 	select {
-	case <-s.settled:
+	case <-s.done:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -295,7 +296,7 @@ func (s *Session) ended(ctx context.Context) error {
 	if !again {
 		return cause
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
 	defer cancel()
 	if fenced := s.newer(ctx); fenced != nil {
 		s.mu.Lock()
@@ -314,14 +315,14 @@ func (s *Session) alive() bool {
 	}
 }
 
-// settleTimeout bounds the look at the log that tells a fenced session from a
+// causeTimeout bounds the look at the log that tells a fenced session from a
 // lost one.
-const settleTimeout = 5 * time.Second
+const causeTimeout = 5 * time.Second
 
-// settle waits for the session's end and finds out why: fenced, by a holder
+// findCause waits for the session's end and finds out why: fenced, by a holder
 // that is on record, or lost. Only a newer event tells the two apart, since a
 // timed out transaction gets the same answers as a fenced one [E14].
-func (s *Session) settle() {
+func (s *Session) findCause() {
 	<-s.seg.Done()
 	s.end()
 	cause := s.seg.Err()
@@ -337,7 +338,7 @@ func (s *Session) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cause, s.over, s.looked = cause, true, time.Now()
-	close(s.settled)
+	close(s.done)
 	for _, finish := range s.pending {
 		finish()
 	}
@@ -346,7 +347,7 @@ func (s *Session) settle() {
 
 func (s *Session) judge(cause error) error {
 	// Closed first: its clients are never used again, whatever comes.
-	closing, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	closing, cancel := context.WithTimeout(context.Background(), causeTimeout)
 	defer cancel()
 	if err := s.seg.Close(closing); err != nil {
 		s.client.cfg.Logger.Debug("closed an ended feed session", "feed", s.feed, "epoch", s.epoch, "err", err)
@@ -355,7 +356,7 @@ func (s *Session) judge(cause error) error {
 		cause = e.Cause // what became of a segment concerns its entries alone
 	}
 	s.client.cfg.Logger.Warn("feed session ended", "feed", s.feed, "stream", s.stream, "epoch", s.epoch, "err", cause)
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), causeTimeout)
 	defer cancel()
 	if fenced := s.newer(ctx); fenced != nil {
 		return fenced
@@ -411,10 +412,10 @@ func (s *Session) keepNow() error {
 // commit, and nobody works on it, so that the next one need not ask whether its
 // holder is still at work.
 func (s *Session) leave(ctx context.Context) error {
-	if err := s.take(ctx); err != nil {
+	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer s.pass()
+	defer s.passTurn()
 	if !s.alive() {
 		return nil // lost, or closed before
 	}

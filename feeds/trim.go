@@ -60,7 +60,7 @@ type trimming struct {
 	again time.Time     // when the grace of what was settled within it is over; zero for nothing
 
 	protected flusso.Offset
-	settled   bool // an event that is older than the grace was seen
+	pastGrace bool // an event that is older than the grace was seen
 }
 
 func (c *Client) newTrimming() *trimming {
@@ -71,14 +71,14 @@ func (c *Client) newTrimming() *trimming {
 // see takes the event before those that it saw, and returns whether it has seen
 // enough. A log that ends earlier is all younger than the grace.
 func (t *trimming) see(e wire.Event) (enough bool) {
-	if !t.settled {
+	if !t.pastGrace {
 		for _, st := range e.State.Streams {
 			if from := flusso.Offset(st.From); t.protected == flusso.NoOffset || from < t.protected {
 				t.protected = from
 			}
 		}
 	}
-	if t.settled = t.settled || !e.At.After(t.old); !t.settled {
+	if t.pastGrace = t.pastGrace || !e.At.After(t.old); !t.pastGrace {
 		if e.Kind == wire.StreamCommitted || e.Kind == wire.StreamDiscarded {
 			t.again = e.At.Add(t.grace)
 		}
