@@ -2,6 +2,7 @@ package feeds
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,14 +78,7 @@ func (l *lease) giveUp(ctx context.Context) {
 // sealing reports whether a session may be finishing a seal: a stream is
 // sealed, and the newest event is one of somebody at work, and not old.
 func sealing(streams []Stream, event wire.EventKind, at, now time.Time) bool {
-	for _, s := range streams {
-		if s.State != string(wire.StreamMarked) {
-			continue
-		}
-		switch event {
-		case wire.StreamSealed, wire.StreamCommitted, wire.LeaseKept, wire.LeaseTaken:
-			return now.Sub(at) < aliveWithin
-		}
-	}
-	return false
+	half := slices.ContainsFunc(streams, func(s Stream) bool { return s.State == string(wire.StreamMarked) })
+	atWork := []wire.EventKind{wire.StreamSealed, wire.StreamCommitted, wire.LeaseKept, wire.LeaseTaken}
+	return half && slices.Contains(atWork, event) && now.Sub(at) < aliveWithin
 }
