@@ -28,7 +28,7 @@ demo: build ## run the whole pipeline in one process, nothing installed (FOR=20s
 	@bin/flusso-kafka-admin demo --for $(FOR)
 
 .PHONY: build
-build: ## build bin/flusso-kafka-admin (the first time takes a minute or so)
+build: ## build bin/flusso-kafka-admin (the first time takes a few minutes)
 	go build -trimpath -o bin/flusso-kafka-admin ./cmd/flusso-kafka-admin
 
 .PHONY: dist
