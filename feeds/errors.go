@@ -63,6 +63,33 @@ func (e *LostError) Is(target error) bool { return target == flusso.ErrLost }
 // Unwrap returns the cause.
 func (e *LostError) Unwrap() error { return e.Cause }
 
+// OpenError says that a stream is on record as opened, or resumed, or may be,
+// and that there is no session on it: time was over, or the broker gave up. It
+// is a [flusso.ErrUnknownOutcome] where it is not known.
+type OpenError struct {
+	Feed    string
+	Stream  uint64 // that it would have been
+	Resumed bool   // it was to be resumed, not opened
+	Unknown bool   // whether it is on record
+	Cause   error
+}
+
+func (e *OpenError) Error() string {
+	switch {
+	case e.Resumed:
+		return fmt.Sprintf("feed %s: stream %d has no session, its resumption ended early: resume it again: %v", e.Feed, e.Stream, e.Cause)
+	case e.Unknown:
+		return fmt.Sprintf("feed %s: it is not known whether stream %d was opened: resume stream %d, and where there is none, open again: %v", e.Feed, e.Stream, e.Stream, e.Cause)
+	}
+	return fmt.Sprintf("feed %s: stream %d was opened and has no session: resume stream %d: %v", e.Feed, e.Stream, e.Stream, e.Cause)
+}
+
+// Is reports whether target is [flusso.ErrUnknownOutcome], where it is.
+func (e *OpenError) Is(target error) bool { return target == flusso.ErrUnknownOutcome && e.Unknown }
+
+// Unwrap returns the cause.
+func (e *OpenError) Unwrap() error { return e.Cause }
+
 // AppendError says that a batch that had its sequences was not acknowledged. It
 // is a [flusso.ErrUnknownOutcome] where it may be durable all the same, which
 // resuming the feed tells, else a [flusso.ErrRejected]. All batches of a

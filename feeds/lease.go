@@ -34,6 +34,8 @@ type lease struct {
 	turn  chan struct{}
 	found bool       // whether the feed has any event
 	event wire.Event // the newest: nobody else writes any; belongs to the holder of the turn
+
+	first *publication // the event by which it comes on record; nil before it was handed over
 }
 
 // takeTurn waits for the turn.

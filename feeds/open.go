@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -17,7 +18,9 @@ import (
 // [Session.Left].
 //
 // Errors: [ErrNoFeed], [ErrDeleting], a [*StreamsError]; what the brokers
-// answered; ctx's. Refusals that can be known before fence nobody.
+// answered; ctx's. Refusals that can be known before fence nobody. An
+// [*OpenError] names the stream that is, or may be, on record although there is
+// no session; with every other error there is none.
 func (c *Client) Open(ctx context.Context, name string) (*Session, error) {
 	return c.session(ctx, name, planOpen)
 }
@@ -98,22 +101,49 @@ func (c *Client) session(ctx context.Context, name string, plan planner) (_ *Ses
 	if err != nil {
 		return nil, err
 	}
+	var (
+		kind   wire.EventKind
+		number uint64
+	)
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.release(ctx))
+		if err == nil {
+			return
+		}
+		err = errors.Join(err, l.release(ctx))
+		if onRecord, known := l.begun(); onRecord || !known {
+			err = &OpenError{Feed: name, Stream: number, Resumed: kind == wire.StreamResumed, Unknown: !known, Cause: err}
 		}
 	}()
 	if !l.found {
 		return nil, fmt.Errorf("feed %s: %w: create it first", feed, ErrNoFeed)
 	}
-	kind, number, err := plan.decide(l.event, name)
-	if err != nil {
+	if kind, number, err = plan.decide(l.event, name); err != nil {
 		return nil, err
 	}
 	if err := l.begin(ctx, kind, number); err != nil {
 		return nil, err
 	}
 	return c.start(l, number)
+}
+
+// outcomeAtMost bounds the wait for what became of an event when its session
+// is closed, which ends it right after.
+const outcomeAtMost = time.Second
+
+// begun reports, when the lease is released, whether its first event came on
+// record, and whether that is known.
+func (l *lease) begun() (onRecord, known bool) {
+	if l.first == nil {
+		return false, true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), outcomeAtMost)
+	defer cancel()
+	select {
+	case <-l.first.done:
+		return l.first.err == nil, !errors.Is(l.first.err, flusso.ErrUnknownOutcome)
+	case <-ctx.Done():
+		return false, false
+	}
 }
 
 // usable refuses what comes after Close.
@@ -147,7 +177,7 @@ func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) e
 			tails[st.Number] = tail
 		}
 	}
-	err := l.write(ctx, kind, stream, func(e *wire.Event) {
+	p, err := l.submit(ctx, l.next(kind, stream, func(e *wire.Event) {
 		e.State.Epoch++
 		e.State.Holder = l.client.holder()
 		for i := range e.State.Streams {
@@ -168,9 +198,14 @@ func (l *lease) begin(ctx context.Context, kind wire.EventKind, stream uint64) e
 				Number: stream, Step: wire.StreamOpen, From: int64(l.ends[l.feed.WALTopic()].High), Epoch: e.State.Epoch,
 			})
 		}
-	})
-	if err == nil {
-		reached(stepBegun)
+	}))
+	if err != nil {
+		return err
 	}
-	return err
+	l.first = p
+	if err := p.wait(ctx); err != nil {
+		return err
+	}
+	reached(stepBegun)
+	return nil
 }

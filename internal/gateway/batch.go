@@ -22,16 +22,12 @@ const (
 	typeRecords = "application/vnd.flusso.records"
 )
 
-const (
-	// maxBody is the largest body: the largest batch in base64, with room for
-	// what is around it.
-	maxBody = feeds.MaxBatchBytes/3*4 + 16<<20
-	// bodyWithin is how long a body may take.
-	bodyWithin = time.Minute
-)
+// maxBody is the largest body: the largest batch in base64, with room for what
+// is around it.
+const maxBody = feeds.MaxBatchBytes/3*4 + 16<<20
 
 // readBody reads a body whole; release when it is no longer held.
-func (g *Gateway) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
+func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
 	size := r.ContentLength
 	if size < 0 {
 		size = most
@@ -41,15 +37,25 @@ func (g *Gateway) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 		p.Limit, p.Value = &most, &size
 		return nil, nil, p
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.Timeout)
+	defer cancel()
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(g.cfg.Timeout + windUpWithin))
 	if err := g.bodies.Acquire(ctx, size); err != nil {
 		return nil, nil, unavailable.problem("this node holds as many bodies as it may (%d bytes): repeat the request", g.cfg.InFlight)
 	}
 	release = func() { g.bodies.Release(size) }
+	_ = control.SetReadDeadline(time.Now().Add(g.bodyWithin))
+	_ = control.SetWriteDeadline(time.Now().Add(g.bodyWithin + windUpWithin))
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // it would end the request's context
 		return body, release, nil
 	}
 	release()
+	if bodyLate(err) {
+		return nil, nil, lateBody.problem("the body did not arrive within %s, %d bytes of it did", g.bodyWithin, len(body))
+	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		p := tooLarge.problem("the body has more than %d bytes: append several batches", most)
 		p.Limit = &most

@@ -219,6 +219,7 @@ func (g *Gateway) send(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	// would for one without a body.
 	req.GetBody = nil
 	req.Header.Set(headerForwarded, target(d.Settings.ID, j.stream, d.Epoch))
+	setTimeLeft(req.Header, ctx)
 	if j.contentType != "" {
 		req.Header.Set("Content-Type", j.contentType)
 	}

@@ -9,6 +9,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -58,6 +59,8 @@ type Config struct {
 	// InFlight bounds the bytes of bodies that are held at once; 0 for 256 MiB.
 	InFlight int64
 
+	bodyWithin time.Duration // for tests; 0 for bodyWithin
+
 	Registerer prometheus.Registerer // nil for none
 	Metrics    http.Handler          // answers /metrics; nil for none
 	Logger     *slog.Logger          // nil for none
@@ -81,6 +84,8 @@ type Gateway struct {
 	metrics *metrics
 	peers   *http.Client
 	bodies  *semaphore.Weighted
+
+	bodyWithin time.Duration // how long a body may take
 
 	followers chan struct{} // a slot for each reader that follows
 	ending    chan struct{} // closed when Run winds up
@@ -123,7 +128,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, client: cfg.Client, log: cfg.Logger, guard: httpd.NewGuard(cfg.Token),
-		bodies:    semaphore.NewWeighted(max(cfg.InFlight, maxBody)),
+		bodies: semaphore.NewWeighted(max(cfg.InFlight, maxBody)), bodyWithin: cmp.Or(cfg.bodyWithin, bodyWithin),
 		followers: make(chan struct{}, cfg.Followers), ending: make(chan struct{}),
 		sessions: make(map[string]*held), records: make(map[string]*feeds.Description),
 	}
@@ -153,8 +158,9 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		// Handlers extend these by what their kind of request may take.
-		limits := httpd.Limits{Read: bodyWithin, Write: bodyWithin}
+		// Handlers extend these by what their kind of request may take. A body
+		// that does not come is answered, too.
+		limits := httpd.Limits{Read: g.bodyWithin, Write: g.bodyWithin + windUpWithin}
 		return httpd.Run(ctx, l, g.handler, limits, g.log, g.End)
 	})
 	group.Go(func() error {

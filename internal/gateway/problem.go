@@ -30,6 +30,7 @@ var (
 	noStream         = kind{"no-such-stream", http.StatusNotFound, "The feed has no such stream that could be resumed", "Resume one of streams, or open a new one."}
 	noKey            = kind{"no-such-key", http.StatusNotFound, "The key never was in the feed", "Nothing: a key that was deleted is answered with its tombstone."}
 	methodNotAllowed = kind{"method-not-allowed", http.StatusMethodNotAllowed, "The path does not know this method", "Use one of the header Allow."}
+	lateBody         = kind{"late-body", http.StatusRequestTimeout, "The body did not arrive in time", "Send it faster, or less at a time. Nothing was sent to Kafka."}
 	fenced           = kind{"fenced", http.StatusConflict, "The fencing token is not the writer epoch of the feed", "Another session writes, at holder. If it should be this client again, resume the feed, then repeat the batch with its id and match."}
 	matchFailed      = kind{"match-failed", http.StatusConflict, "The stream does not end where the batch expects it", "Read what was appended behind matchSequence, then append with lastSequence."}
 	notOpen          = kind{"stream-not-open", http.StatusConflict, "The stream takes no appends", "A stream that is abandoned is resumed; of one that is sealed or committed the records are read. Then open a new stream."}
@@ -41,20 +42,21 @@ var (
 	mediaType        = kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body has a type that is not taken", "Send application/json, application/octet-stream or application/vnd.flusso.records."}
 	misdirected      = kind{"misdirected", http.StatusMisdirectedRequest, "This node does not serve the name, or does not hold the lease that a forwarded write names", "Nothing was appended. Ask without the header Flusso-Forwarded: only nodes send it."}
 	invalidRecords   = kind{"invalid-records", http.StatusUnprocessableEntity, "The feed does not take such a record", "Correct the record. Nothing was sent to Kafka."}
+	internal         = kind{"internal", http.StatusInternalServerError, "The node made a mistake, its log says which", "Report it. It is not known what was done: repeat the request with the same batch id and match, which is done once."}
 	storage          = kind{"storage", http.StatusBadGateway, "What the feed holds cannot be read", "flusso-kafka-admin feed verify shows what is wrong."}
 	holderGone       = kind{"holder-unavailable", http.StatusServiceUnavailable, "The holder of the feed's lease does not answer for it", "Nothing was appended. Repeat the request later; or take over: resume the feed at this node, then repeat the batch with its id and match."}
 	unavailable      = kind{"unavailable", http.StatusServiceUnavailable, "Kafka or the bucket does not answer, or this node is shutting down", "Repeat the request, with the same batch id."}
 	notCommitted     = kind{"not-committed", http.StatusServiceUnavailable, "The stream is sealed and has no commit yet", "Repeat the seal: nothing is lost, and it gets one commit."}
 	tooManyFollowers = kind{"too-many-followers", http.StatusServiceUnavailable, "As many readers follow at this node as may", "Repeat later, or at another node."}
-	unknownOutcome   = kind{"unknown-outcome", http.StatusGatewayTimeout, "It is not known whether it was done", "Repeat the request with the same batch id and match: it is done once. If the session has ended, resume first."}
+	unknownOutcome   = kind{"unknown-outcome", http.StatusGatewayTimeout, "It is not known whether it was done", "Repeat the request with the same batch id and match: it is done once. If the session has ended, resume first. Of open: resume its stream, and open again where that is no-such-stream."}
 	feedFull         = kind{"feed-full", http.StatusInsufficientStorage, "The feed holds as much that is not committed as it may", "Seal or discard some of streams."}
 )
 
 // kinds are all there are.
 var kinds = []kind{
-	badRequest, unauthorized, crossOrigin, notFound, noFeed, noStream, noKey, methodNotAllowed, fenced, matchFailed,
+	badRequest, unauthorized, crossOrigin, notFound, noFeed, noStream, noKey, methodNotAllowed, lateBody, fenced, matchFailed,
 	notOpen, noOpenStream, tooManyStreams, idReused, deleting, tooLarge, mediaType, misdirected, invalidRecords,
-	storage, holderGone, unavailable, notCommitted, tooManyFollowers, unknownOutcome, feedFull,
+	internal, storage, holderGone, unavailable, notCommitted, tooManyFollowers, unknownOutcome, feedFull,
 }
 
 // typeProblem is the type of an answer that is a problem.
@@ -224,5 +226,5 @@ func describeProblem(w http.ResponseWriter, r *http.Request) error {
 
 // late says whether err is the end of a request's time.
 func late(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
+	return ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()))
 }

@@ -284,6 +284,12 @@ func answers(t *testing.T) []answered {
 	cancel()
 	follower.wait()
 
+	// Bodies that do not come.
+	hasty := w.node("hasty", func(c *Config) { c.bodyWithin = 100 * time.Millisecond })
+	for _, operation := range []string{"append", "seal"} {
+		add(operation, half(t, hasty, http.MethodPost, with(operation, s.Stream, s.FencingToken), "Content-Type", typeJSON))
+	}
+
 	all = append(all, lostOutcomes(t)...)
 	all = append(all, silentBrokers(t)...)
 	return all

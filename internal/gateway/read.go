@@ -12,6 +12,7 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/httpd"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 )
 
@@ -19,7 +20,7 @@ func (g *Gateway) list(w http.ResponseWriter, r *http.Request) error {
 	if err := newParams(r).problem(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.Timeout)
+	ctx, cancel := g.bounded(w, r, g.cfg.Timeout)
 	defer cancel()
 	names, err := g.client.List(ctx)
 	if err != nil {
@@ -35,7 +36,7 @@ func (g *Gateway) describe(w http.ResponseWriter, r *http.Request) error {
 	if err := newParams(r).problem(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.Timeout)
+	ctx, cancel := g.bounded(w, r, g.cfg.Timeout)
 	defer cancel()
 	d, err := g.client.Describe(ctx, r.PathValue("feed"))
 	if err != nil {
@@ -48,7 +49,7 @@ func (g *Gateway) holder(w http.ResponseWriter, r *http.Request) error {
 	if err := newParams(r).problem(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.Timeout)
+	ctx, cancel := g.bounded(w, r, g.cfg.Timeout)
 	defer cancel()
 	feed := r.PathValue("feed")
 	h, epoch, err := g.client.Holder(ctx, feed)
@@ -70,7 +71,7 @@ func (g *Gateway) history(w http.ResponseWriter, r *http.Request) error {
 	if limit == 0 || limit > pageOf {
 		limit = pageOf
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.Timeout)
+	ctx, cancel := g.bounded(w, r, g.cfg.Timeout)
 	defer cancel()
 	out := struct {
 		Commits []commitJSON `json:"commits"`
@@ -99,7 +100,7 @@ func (g *Gateway) latest(w http.ResponseWriter, r *http.Request) error {
 	if err := p.problem(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.Timeout)
+	ctx, cancel := g.bounded(w, r, g.cfg.Timeout)
 	defer cancel()
 	feed, key := r.PathValue("feed"), p.values.Get("key")
 	item, found, err := g.client.Latest(ctx, feed, []byte(key))
@@ -127,7 +128,7 @@ func readProblem(err error) *problem {
 	case errors.As(err, &invalid):
 		return badRequest.problem("%v", err)
 	case !p.is(unavailable), errors.As(err, &kafka), kafkaerr.Classify(err) != kafkaerr.Other,
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, flusso.ErrClosed):
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, httpd.ErrEnding), errors.Is(err, flusso.ErrClosed):
 		return p
 	}
 	q := storage.problem("%v", err)
@@ -234,7 +235,7 @@ func (g *Gateway) produce(ctx context.Context, feed string, o feeds.ReadOptions,
 // deliver writes lines as they come.
 func (g *Gateway) deliver(w http.ResponseWriter, r *http.Request, events, follow bool, lines <-chan line) error {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // nothing more is read
+	_ = control.SetWriteDeadline(time.Now().Add(g.cfg.Timeout + windUpWithin))
 	// Nothing is written before it is known whether it can be read: where it
 	// follows an empty feed, that shows by nothing coming.
 	first, err := g.first(r.Context(), follow, lines)
@@ -261,7 +262,11 @@ func (g *Gateway) deliver(w http.ResponseWriter, r *http.Request, events, follow
 		out.Reset()
 		return err == nil && control.Flush() == nil
 	}
-	beat := time.NewTicker(beatEvery)
+	every := beatEvery
+	if !follow {
+		every = min(every, g.cfg.Timeout)
+	}
+	beat, beats := time.NewTicker(every), 0
 	defer beat.Stop()
 	if follow && first == nil {
 		_ = control.Flush()
@@ -276,8 +281,14 @@ func (g *Gateway) deliver(w http.ResponseWriter, r *http.Request, events, follow
 			}
 			select {
 			case one := <-lines:
-				l = &one
+				l, beats = &one, 0
 			case <-beat.C:
+				// Who follows waits as long as nothing happens; else there is a line,
+				// or the end, in time.
+				if beats++; !follow && time.Duration(beats)*every > g.cfg.Timeout {
+					l = &line{err: unavailable.problem("nothing more could be read within %s: read on from where you are", g.cfg.Timeout)}
+					break
+				}
 				if events {
 					out.WriteString(": nothing new\n")
 				}

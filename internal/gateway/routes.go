@@ -3,6 +3,7 @@ package gateway
 import (
 	_ "embed"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,7 @@ type route struct {
 	methods map[string]handler
 	name    map[string]string // of the operation, by method; empty: not counted
 	public  bool              // asks for no token
+	body    bool              // takes a body
 }
 
 func (g *Gateway) table() []route {
@@ -38,6 +40,10 @@ func (g *Gateway) table() []route {
 	}
 	public := func(r route) route {
 		r.public = true
+		return r
+	}
+	bodied := func(r route) route {
+		r.body = true
 		return r
 	}
 	const feed = "/v1/feeds/{feed}"
@@ -59,8 +65,8 @@ func (g *Gateway) table() []route {
 		get(feed+"/records", "read", g.read),
 		post(feed+"/open", "open", g.openSession),
 		post(feed+"/resume", "resume", g.resumeSession),
-		post(feed+"/streams/{stream}/append", "append", g.append),
-		post(feed+"/streams/{stream}/seal", "seal", g.seal),
+		bodied(post(feed+"/streams/{stream}/append", "append", g.append)),
+		bodied(post(feed+"/streams/{stream}/seal", "seal", g.seal)),
 		post(feed+"/streams/{stream}/close", "close", g.closeSession),
 	}
 	if g.cfg.Metrics != nil {
@@ -98,6 +104,18 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, to route) {
 	if name := to.name[method]; name != "" {
 		defer func() { g.metrics.answered(name, seen.status, time.Since(began)) }()
 	}
+	defer func() {
+		// A handler that panics would cut the connection and say nothing.
+		what := recover()
+		if what == nil {
+			return
+		}
+		g.log.Error("a request made this node panic", "method", r.Method, "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
+		if seen.status != 0 {
+			panic(http.ErrAbortHandler) // nobody may take half of an answer for all of it
+		}
+		internal.problem("%s %s: this node made a mistake", r.Method, r.URL.Path).write(seen)
+	}()
 	var err error
 	switch {
 	case !g.guard.Knows(r):
@@ -113,6 +131,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, to route) {
 	case sameOrigin.Check(r) != nil:
 		err = crossOrigin.problem("a browser sent this from another site")
 	default:
+		if !to.body {
+			drain(seen, r)
+		}
 		err = h(seen, r)
 	}
 	if err == nil || seen.status != 0 { // what is under way can't become a problem any more
@@ -120,6 +141,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, to route) {
 	}
 	p := problemOf(err)
 	g.log.Debug("answered with a problem", "method", r.Method, "path", r.URL.Path, "status", p.Status, "detail", p.Detail)
+	drain(seen, r)
 	p.write(seen)
 }
 

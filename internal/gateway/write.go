@@ -11,16 +11,6 @@ import (
 	"github.com/flusso/flusso-kafka/internal/wire"
 )
 
-// windUpWithin is what a session takes at most, when a request's time is over,
-// to find out how it ended, and to let go of the lease.
-const windUpWithin = 15 * time.Second
-
-// extend gives a request the time that its kind may take.
-func extend(w http.ResponseWriter, d time.Duration) {
-	// Where deadlines are not to be had, the server's hold.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + windUpWithin))
-}
-
 func (g *Gateway) openSession(w http.ResponseWriter, r *http.Request) error {
 	p := newParams(r)
 	if err := p.problem(); err != nil {
@@ -45,24 +35,38 @@ func (g *Gateway) resumeSession(w http.ResponseWriter, r *http.Request) error {
 
 // begin takes a feed's lease for this node: the client asked for it.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, status int, take func(context.Context, string) (*feeds.Session, error)) error {
-	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.Timeout)
+	ctx, cancel := g.bounded(w, r, g.cfg.Timeout)
 	defer cancel()
-	extend(w, g.cfg.Timeout)
-	s, err := take(ctx, r.PathValue("feed"))
-	if err != nil && late(ctx, err) {
-		p := unknownOutcome.problem("feed %s: it is not known whether this node has the lease: %v: resume the feed", r.PathValue("feed"), err)
-		p.Feed, p.cause = r.PathValue("feed"), err
+	feed := r.PathValue("feed")
+	s, err := take(ctx, feed)
+	var left *feeds.OpenError
+	switch {
+	case errors.As(err, &left):
+		return unopened(left)
+	case err != nil && late(ctx, err):
+		p := unavailable.problem("feed %s: its lease could not be taken in time, no stream was opened or resumed: repeat the request: %v", feed, err)
+		p.Feed, p.cause = feed, err
 		return p
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	g.hold(s)
-	last, err := s.Last(ctx)
+	// It is there whatever else is over.
+	windUp, cancel := context.WithTimeout(context.WithoutCancel(ctx), windUpWithin/2)
+	defer cancel()
+	last, err := s.Last(windUp)
 	if err != nil {
-		return err
+		return unopened(&feeds.OpenError{Feed: feed, Stream: s.Stream(), Resumed: status == http.StatusOK, Cause: err})
 	}
 	return answer(w, status, newSession(s, last))
+}
+
+// unopened says that a stream may be on record for which the client has no
+// session: it finds it by the stream's number.
+func unopened(e *feeds.OpenError) *problem {
+	p := unknownOutcome.problem("%v", e)
+	p.Feed, p.Stream, p.cause = e.Feed, &e.Stream, e
+	return p
 }
 
 // job is a write, which goes to the holder of a feed's lease.
@@ -97,13 +101,13 @@ func (g *Gateway) append(w http.ResponseWriter, r *http.Request) error {
 	if err := p.problem(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), j.timeout)
-	defer cancel()
-	body, release, err := g.readBody(ctx, w, r, maxBody)
+	body, release, err := g.readBody(w, r, maxBody)
 	if err != nil {
 		return err
 	}
 	defer release()
+	ctx, cancel := g.bounded(w, r, j.timeout)
+	defer cancel()
 	records, err := decodeRecords(j.contentType, body, p)
 	if err != nil {
 		return err
@@ -151,13 +155,13 @@ func (g *Gateway) seal(w http.ResponseWriter, r *http.Request) error {
 	if err := p.problem(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), j.timeout)
-	defer cancel()
-	body, release, err := g.readBody(ctx, w, r, maxSeal)
+	body, release, err := g.readBody(w, r, maxSeal)
 	if err != nil {
 		return err
 	}
 	defer release()
+	ctx, cancel := g.bounded(w, r, j.timeout)
+	defer cancel()
 	var in sealJSON
 	if len(body) > 0 {
 		if j.contentType = contentType(r); j.contentType != typeJSON {
@@ -187,7 +191,7 @@ func (g *Gateway) closeSession(w http.ResponseWriter, r *http.Request) error {
 	if err := p.problem(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), j.timeout)
+	ctx, cancel := g.bounded(w, r, j.timeout)
 	defer cancel()
 	j.do = func(ctx context.Context, s *held) (any, error) {
 		if err := fits(s, j); err != nil {
@@ -229,7 +233,6 @@ func moved(err error) bool {
 // write has a job done: by this node's session, else by the node that holds the
 // lease.
 func (g *Gateway) write(ctx context.Context, w http.ResponseWriter, r *http.Request, j job) error {
-	extend(w, j.timeout)
 	if text := r.Header.Get(headerForwarded); text != "" {
 		return g.forwarded(ctx, w, text, j)
 	}

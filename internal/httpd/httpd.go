@@ -22,7 +22,13 @@ const (
 	// command keeps time for the rest of its second.
 	CloseWithin = 400 * time.Millisecond
 
-	readHeaderWithin = 5 * time.Second
+	// answerWithin is how long before that they are told to come to an end, so
+	// that who asked has an answer.
+	answerWithin = CloseWithin / 2
+
+	// readHeaderWithin bounds a handshake, too: on a machine that is busy with
+	// something else a client may need seconds for its part of it.
+	readHeaderWithin = 15 * time.Second
 	idleAtMost       = 2 * time.Minute
 	maxHeaderBytes   = 16 << 10
 )
@@ -31,10 +37,18 @@ const (
 // written. Handlers extend them for what takes longer.
 type Limits struct{ Read, Write time.Duration }
 
+// ErrEnding is why the context of a request ended when the server does.
+var ErrEnding = errors.New("this server is shutting down")
+
 // Run serves on l until ctx ends, and closes l. ending is called before it
 // waits for requests, for those that would not end by themselves; nil for none.
+// What then still runs is told by its context, with [ErrEnding], while it can
+// still answer.
 func Run(ctx context.Context, l net.Listener, h http.Handler, limits Limits, log *slog.Logger, ending func()) error {
+	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
 	server := &http.Server{
+		BaseContext:       func(net.Listener) context.Context { return base },
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderWithin,
 		ReadTimeout:       limits.Read,
@@ -57,6 +71,8 @@ func Run(ctx context.Context, l net.Listener, h http.Handler, limits Limits, log
 		}
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseWithin)
 		defer cancel()
+		telling := time.AfterFunc(CloseWithin-answerWithin, func() { cut(ErrEnding) })
+		defer telling.Stop()
 		if err := server.Shutdown(closing); err != nil {
 			return server.Close() // whoever still reads an answer loses it
 		}
