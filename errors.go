@@ -129,7 +129,7 @@ type GapError struct {
 
 func (e *GapError) Error() string {
 	return fmt.Sprintf("gap in lane of sink %q (topic %s, group %s): offsets %s to %s are gone (%s); acked through %s, next position there %s: "+
-		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s`, and seed the sink again with `flusso-kafka-admin request send %s INDEX...`",
+		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s --yes`, and seed the sink again with `flusso-kafka-admin request send %s INDEX... --yes`",
 		e.Sink, e.Topic, e.Group, e.From, e.To, e.Cause, e.Acked, e.Next, e.Sink, e.Sink)
 }
 
@@ -143,7 +143,7 @@ type RetiredError struct {
 }
 
 func (e *RetiredError) Error() string {
-	return fmt.Sprintf("lane of sink %q was retired by %s at %s (%s): nothing waits for it; to use the sink again, take it back with `flusso-kafka-admin lane restore %s`",
+	return fmt.Sprintf("lane of sink %q was retired by %s at %s (%s): nothing waits for it; to use the sink again, take it back with `flusso-kafka-admin lane restore %s --yes`",
 		e.Sink, e.By, e.At.UTC().Format(time.RFC3339), e.Why, e.Sink)
 }
 
@@ -164,6 +164,6 @@ func (e *UnverifiedError) Error() string {
 		back = fmt.Sprintf("move the group back to offset %s, or ", e.Acked)
 	}
 	return fmt.Sprintf("lane of sink %q (topic %s): group %s is at offset %s, which another tool set; %s: "+
-		"stop the sink and %saccept the skip with `flusso-kafka-admin lane accept %s`",
+		"stop the sink and %saccept the skip with `flusso-kafka-admin lane accept %s --yes`",
 		e.Sink, e.Topic, e.Group, e.Committed, acked, back, e.Sink)
 }

@@ -119,7 +119,7 @@ func (s *Session) full(bytes uint64) error {
 func (s *Session) warnHalf(unsealed uint64, others []uint64) {
 	half := halfFull(s.settings, unsealed)
 	if half && !s.tail.half {
-		s.client.cfg.Logger.Warn("more than half of what may wait for a commit does: seal the stream; `flusso-kafka-admin feed describe` shows what waits", "feed", s.feed,
+		s.client.cfg.Logger.Warn("more than half of what may wait for a commit does: seal the stream, and look at what waits", "feed", s.feed, "look", "flusso-kafka-admin feed describe "+s.Feed(),
 			"unsealed", unsealed, "limit", s.settings.MaxUnsealedBytes, "stream", s.stream, "others", others, "err", s.trouble())
 	}
 	s.tail.half = half

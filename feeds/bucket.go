@@ -34,6 +34,10 @@ func (e *MarkerError) Error() string {
 // Unwrap returns the cause.
 func (e *MarkerError) Unwrap() error { return e.Cause }
 
+// BucketError says what could not be done with which object of a feed's bucket,
+// and what helps where that is known. Kafka has nothing to do with it.
+type BucketError = bucket.Error
+
 // openBucket opens a feed's bucket and checks its marker.
 func openBucket(ctx context.Context, feed topics.Feed, settings Settings) (*bucket.Bucket, error) {
 	b, err := bucket.Open(ctx, settings.Bucket)

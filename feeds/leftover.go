@@ -228,7 +228,7 @@ type LeftoversError struct {
 }
 
 func (e *LeftoversError) Error() string {
-	return fmt.Sprintf("what no commit of feed %s leads to stays in its bucket, which does no harm; nothing else is left to repair: `flusso-kafka-admin feed repair %s` tries again: %v",
+	return fmt.Sprintf("what no commit of feed %s leads to stays in its bucket, which does no harm; nothing else is left to repair: `flusso-kafka-admin feed repair %s --yes` tries again: %v",
 		e.Feed, e.Feed, e.Cause)
 }
 

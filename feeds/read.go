@@ -13,6 +13,7 @@ import (
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/bucket"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/pack"
 	"github.com/flusso/flusso-kafka/internal/partition"
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -70,6 +71,9 @@ func (c *Client) Read(ctx context.Context, name string, o ReadOptions) iter.Seq2
 			r.yield = yield
 			err = r.run(ctx)
 			err = errors.Join(err, r.close())
+			if kafkaerr.Classify(err) == kafkaerr.Missing {
+				err = fmt.Errorf("feed %s was deleted while it was read: %w", name, ErrNoFeed)
+			}
 		}
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(Item{}, err)

@@ -71,7 +71,7 @@ type SealError struct {
 }
 
 func (e *SealError) Error() string {
-	return fmt.Sprintf("stream %d of feed %s is sealed but not committed: seal it again, or `flusso-kafka-admin feed repair %s`: %v",
+	return fmt.Sprintf("stream %d of feed %s is sealed but not committed: seal it again, or `flusso-kafka-admin feed repair %s --yes`: %v",
 		e.Stream, e.Feed, e.Feed, e.Cause)
 }
 

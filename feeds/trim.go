@@ -40,7 +40,7 @@ func (c *Client) trimTo(ctx context.Context, feed topics.Feed, described map[str
 		return err
 	}
 	if _, err := c.admin.TrimTopic(ctx, wal, described[wal].ID, upTo); err != nil {
-		return fmt.Errorf("trim the WAL of feed %s below offset %s: it is tried again at the next seal, or by `flusso-kafka-admin feed repair %s`: %w", feed, upTo, feed, err)
+		return fmt.Errorf("trim the WAL of feed %s below offset %s: it is tried again at the next seal, or by `flusso-kafka-admin feed repair %s --yes`: %w", feed, upTo, feed, err)
 	}
 	reached(stepTrimmed)
 	return nil

@@ -166,7 +166,7 @@ func (s *Stream) foreignTransaction(l topics.Lane, cause error) error {
 	state := lease.Describe(ctx, s.client, s.names.pipeline, []topics.Lane{l})
 	if len(state.Open) > 0 {
 		return fmt.Errorf("%s: see `flusso-kafka-admin writer describe`, and stop that producer, or end what hangs with "+
-			"`flusso-kafka-admin writer fence --abort-hanging --producer %d`: %w", state.Open[0], state.Open[0].ProducerID, cause)
+			"`flusso-kafka-admin writer fence --abort-hanging --producer %d --yes`: %w", state.Open[0], state.Open[0].ProducerID, cause)
 	}
 	if err := state.Err(); err != nil {
 		return fmt.Errorf("a transaction stays open on topic %s and its producer cannot be found (%w): %w", l.Topic(), err, cause)

@@ -43,7 +43,7 @@ type RecreatedError struct {
 // Error names both topic IDs and what to do.
 func (e *RecreatedError) Error() string {
 	return fmt.Sprintf("lane of sink %q was recreated: group %s committed offset %s (through %s) for topic %s with ID %s, which now has ID %s: "+
-		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s`, and seed the sink again with `flusso-kafka-admin request send %s INDEX...`",
+		"stop the sink, accept the gap with `flusso-kafka-admin lane accept %s --yes`, and seed the sink again with `flusso-kafka-admin request send %s INDEX... --yes`",
 		e.Lane.Sink, e.Lane.Group(), e.gap.From, e.gap.Acked, e.Lane.Topic(), topics.IDString(e.Committed), topics.IDString(e.Now), e.Lane.Sink, e.Lane.Sink)
 }
 

@@ -13,7 +13,7 @@ import (
 type NotRetiredError struct{ Lane topics.Lane }
 
 func (e *NotRetiredError) Error() string {
-	return fmt.Sprintf("lane of sink %q is not retired: group %s has no retirement on record; `flusso-kafka-admin lane retire %s --why TEXT` takes it out of the watermark",
+	return fmt.Sprintf("lane of sink %q is not retired: group %s has no retirement on record; `flusso-kafka-admin lane retire %s --why TEXT --yes` takes it out of the watermark",
 		e.Lane.Sink, e.Lane.Group(), e.Lane.Sink)
 }
 

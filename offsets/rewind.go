@@ -71,7 +71,7 @@ func (e *GoneError) Error() string {
 		first = fmt.Sprintf("the first item there is at position %s, of %s", e.First, e.BuiltAt.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("lane of sink %q: %s is not retained any more: the log of topic %s begins at offset %s, %s: rewind with --to-earliest, "+
-		"and seed the sink again with `flusso-kafka-admin request send %s INDEX...` for what came before",
+		"and seed the sink again with `flusso-kafka-admin request send %s INDEX... --yes` for what came before",
 		e.Lane.Sink, e.What, e.Lane.Topic(), e.Earliest, first, e.Lane.Sink)
 }
 
@@ -89,7 +89,7 @@ func (e *ForwardError) Error() string {
 		at = "nothing acked for certain"
 	}
 	return fmt.Sprintf("lane of sink %q: %s is ahead of what was acked (%s, through %s): going to offset %s would give up %d items, with the positions above %s and up to %s: "+
-		"give them up with `flusso-kafka-admin lane accept %s --to %s`, or exactly the next one with `flusso-kafka-admin lane skip %s`",
+		"give them up with `flusso-kafka-admin lane accept %s --to %s --yes`, or exactly the next one with `flusso-kafka-admin lane skip %s --save FILE --yes`",
 		m.Lane.Sink, e.To, at, m.Acked, m.Offset, m.GivenUp(), m.Acked, m.Meta.Through, m.Lane.Sink, m.Offset, m.Lane.Sink)
 }
 

@@ -186,7 +186,7 @@ type GapError struct{ gap *flusso.GapError }
 
 // Error names the offsets and what to do.
 func (e *GapError) Error() string {
-	return fmt.Sprintf("requests at offsets %s to %s of topic %s are gone (%s): give them up with `flusso-kafka-admin request cancel --gone`, "+
+	return fmt.Sprintf("requests at offsets %s to %s of topic %s are gone (%s): give them up with `flusso-kafka-admin request cancel --gone --yes`, "+
 		"then send again the backfill requests that were not served", e.gap.From, e.gap.To, e.gap.Topic, e.gap.Cause)
 }
 

@@ -167,6 +167,7 @@ func paragraph(w io.Writer, label, text string) error {
 		lines, width = append(lines, strings.TrimRight(label, " ")), 2
 		line = strings.Repeat(" ", width)
 	}
+	text = hint.ReplaceAllStringFunc(text, tied) // a command that is broken can't be pasted
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || r == '\n' }) {
 		word = strings.ReplaceAll(word, noBreak, " ")
 		if !empty && ansi.StringWidth(line)+1+ansi.StringWidth(word) > most {

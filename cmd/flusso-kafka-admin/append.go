@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -197,7 +198,7 @@ func (a *appending) run(life context.Context) (err error) {
 	defer func() { err = errors.Join(err, c.close(life)) }()
 	settings, err := a.prepare(opening, c)
 	if err != nil {
-		return c.conn.Explain(opening, err)
+		return c.explain(opening, err)
 	}
 	// What is no record at the very beginning touches nothing.
 	in.start(settings)
@@ -220,7 +221,7 @@ func (a *appending) run(life context.Context) (err error) {
 		return fmt.Errorf("%w: leave --resume out", err)
 	}
 	if err != nil {
-		return c.conn.Explain(opening, err)
+		return c.explain(opening, err)
 	}
 	return a.session(life, c, session, in)
 }
@@ -233,6 +234,9 @@ func (a *appending) bad(err error) error {
 	}
 	if where == "" {
 		return err
+	}
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("--from %s: %w", a.from, file.Err) // it cannot be read, whatever is in it
 	}
 	return fmt.Errorf("%s, %w", where, err)
 }
@@ -250,7 +254,7 @@ func (a *appending) prepare(ctx context.Context, c *feedCluster) (feeds.Settings
 		_, err = fmt.Fprintln(a.err, createdText(a.feed, settings, false))
 		return settings, err
 	case errors.Is(err, feeds.ErrNoFeed):
-		return feeds.Settings{}, fmt.Errorf("%w: flusso-kafka-admin feed create %s, or append with --create", err, a.feed)
+		return feeds.Settings{}, fmt.Errorf("%w: `flusso-kafka-admin feed create %s --bucket URL --yes`, or append with --create", err, a.feed)
 	case err != nil:
 		return d.Settings, err
 	}
@@ -298,7 +302,7 @@ func (a *appending) session(life context.Context, c *feedCluster, s *feeds.Sessi
 		if err == nil {
 			answer.Commit, answer.Sealed = commitJSON(commit), true
 		} else {
-			failed = c.conn.Explain(life, err)
+			failed = c.explain(life, err)
 			answer.Sealed = errors.As(err, new(*feeds.SealError))
 		}
 	}
@@ -336,7 +340,7 @@ func (a *appending) goOn(answer appended) string {
 	if answer.Records > 0 {
 		held = sequenceRange(*answer.First, *answer.Last)
 	}
-	return fmt.Sprintf("durable in stream %d of feed %s, which is not sealed: %s. Go on: flusso-kafka-admin append %s --resume; seal it: flusso-kafka-admin feed resume %s %d --yes; drop it: flusso-kafka-admin feed discard %s %d --yes",
+	return fmt.Sprintf("durable in stream %d of feed %s, which is not sealed: %s. Go on: `flusso-kafka-admin append %s --resume`; seal it: `flusso-kafka-admin feed resume %s %d --yes`; drop it: `flusso-kafka-admin feed discard %s %d --yes`",
 		answer.Stream, a.feed, held, a.feed, a.feed, answer.Stream, a.feed, answer.Stream)
 }
 
@@ -351,8 +355,8 @@ func sequenceRange(first, last uint64) string {
 // warnLeft names streams that others left.
 func (a *appending) warnLeft(s *feeds.Session) error {
 	for _, left := range s.Left() {
-		text := fmt.Sprintf("stream %d, with %s, was left open: seal it by `flusso-kafka-admin feed resume %s %d`, or drop it by `feed discard`",
-			left.Stream, status.Count(left.Last, "record"), a.feed, left.Stream)
+		text := a.hinted("stream %d, with %s, was left open: seal it by `flusso-kafka-admin feed resume %s %d --yes`, or drop it by `flusso-kafka-admin feed discard %s %d --yes`",
+			left.Stream, status.Count(left.Last, "record"), a.feed, left.Stream, a.feed, left.Stream)
 		if left.Sealed {
 			text = fmt.Sprintf("stream %d, with %s, is sealed without a commit: it gets one now", left.Stream, status.Count(left.Last, "record"))
 		}

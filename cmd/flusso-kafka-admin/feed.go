@@ -50,8 +50,9 @@ the feed it wants --takeover, too, and fences that session.`,
 type feedTarget struct {
 	connection
 
-	dir     string      // of the embedded broker, empty for none
-	given   *pflag.Flag // --embedded
+	cmd     *cobra.Command // that the flags are registered on
+	dir     string         // of the embedded broker, empty for none
+	given   *pflag.Flag    // --embedded
 	brokers *pflag.Flag
 
 	packBytes int64 // of what seals; 0 for the default
@@ -59,7 +60,7 @@ type feedTarget struct {
 
 // addFeedTarget registers the flags on cmd and on the commands below it.
 func addFeedTarget(cmd *cobra.Command, s streams) *feedTarget {
-	t := &feedTarget{connection: connection{streams: s}}
+	t := &feedTarget{connection: connection{streams: s}, cmd: cmd}
 	t.add(cmd, cmd.PersistentFlags())
 	t.given, t.brokers = addEmbedded(cmd), cmd.PersistentFlags().Lookup("brokers")
 	return t
@@ -189,6 +190,15 @@ func (c *feedCluster) close(ctx context.Context) (err error) {
 	return err
 }
 
+// explain says what to do about an error. One of the bucket says so itself: the
+// brokers have nothing to do with it.
+func (c *feedCluster) explain(ctx context.Context, err error) error {
+	if errors.As(err, new(*feeds.BucketError)) {
+		return err
+	}
+	return c.conn.Explain(ctx, err)
+}
+
 // run connects and has do answer within the timeout.
 func (t *feedTarget) run(ctx context.Context, do func(context.Context, *feedCluster) error) (err error) {
 	if err := t.settle(); err != nil {
@@ -201,7 +211,7 @@ func (t *feedTarget) run(ctx context.Context, do func(context.Context, *feedClus
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close(ctx)) }()
-	return c.conn.Explain(ctx, do(ctx, c))
+	return c.explain(ctx, do(ctx, c))
 }
 
 // oneFeed takes the name of one feed.

@@ -31,7 +31,8 @@ JSON: docs/json.md.`,
 
   stream  state      records  bytes  message
   2       abandoned        1    7 B  -
-  ` + "`" + `flusso-kafka-admin feed resume hourly 2` + "`" + ` seals stream 2, ` + "`" + `feed discard hourly 2` + "`" + ` drops it.`,
+  ` + "`" + `flusso-kafka-admin feed resume hourly 2 --yes` + "`" + ` seals stream 2,
+  ` + "`" + `flusso-kafka-admin feed discard hourly 2 --yes` + "`" + ` drops it.`,
 		Args:              oneFeed,
 		ValidArgsFunction: completeFeeds(t, false),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -140,7 +141,7 @@ func (t *feedTarget) writeDescription(d feeds.Description) error {
 		}
 	}
 	if d.Deleting {
-		return paragraph(t.out, "", fmt.Sprintf("it is being deleted: go on with `flusso-kafka-admin feed delete %s --yes`", d.Feed))
+		return paragraph(t.out, "", t.hinted("it is being deleted: go on with `flusso-kafka-admin feed delete %s --yes`", d.Feed))
 	}
 	if len(d.Streams) == 0 {
 		return nil
@@ -162,14 +163,14 @@ func (t *feedTarget) writeDescription(d feeds.Description) error {
 		tab.add(fmt.Sprint(s.Number), s.State, fmt.Sprint(s.Last), size(s.Bytes), messageCell(s.Message))
 		switch s.State {
 		case "sealed":
-			help = append(help, fmt.Sprintf("`flusso-kafka-admin feed repair %s` finishes stream %d.", d.Feed, s.Number))
+			help = append(help, fmt.Sprintf("`flusso-kafka-admin feed repair %s --yes` finishes stream %d.", d.Feed, s.Number))
 		case "abandoned":
-			help = append(help, fmt.Sprintf("`flusso-kafka-admin feed resume %s %d` seals stream %d, `feed discard %s %d` drops it.", d.Feed, s.Number, s.Number, d.Feed, s.Number))
+			help = append(help, fmt.Sprintf("`flusso-kafka-admin feed resume %s %d --yes` seals stream %d, `flusso-kafka-admin feed discard %s %d --yes` drops it.", d.Feed, s.Number, s.Number, d.Feed, s.Number))
 		}
 	}
 	tab.headings(t.palette())
 	if err := tab.writeTo(t.out); err != nil || len(help) == 0 {
 		return err
 	}
-	return paragraph(t.out, "", strings.Join(help, " "))
+	return paragraph(t.out, "", t.hinted("%s", strings.Join(help, " ")))
 }

@@ -82,7 +82,7 @@ func (t *feedTarget) history(ctx context.Context, c *feedCluster, feed string) e
 		return nil
 	}
 	if len(tab.rows) == 1 {
-		_, err := fmt.Fprintf(t.out, "feed %s has no commit: `flusso-kafka-admin append %s` makes one\n", feed, feed)
+		_, err := fmt.Fprintln(t.out, t.hinted("feed %s has no commit: `flusso-kafka-admin append %s --from -` makes one", feed, feed))
 		return err
 	}
 	tab.headings(t.palette())

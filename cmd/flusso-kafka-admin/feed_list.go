@@ -65,7 +65,7 @@ func (t *feedTarget) feedList(ctx context.Context, c *feedCluster) error {
 		return found(what)
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(t.out, "no feed: create one with `flusso-kafka-admin feed create FEED`")
+		_, err := fmt.Fprintln(t.out, t.hinted("no feed: create one with `flusso-kafka-admin feed create FEED --bucket URL --yes`"))
 		return err
 	}
 	tab := &table{right: []bool{false, false, true, true, true, false}}

@@ -80,7 +80,7 @@ func streamIn(d feeds.Description, stream uint64, resumable bool) (*unsealedStre
 	for _, s := range describe(d).Streams {
 		if resumable && s.State == "sealed" {
 			if s.Stream == stream {
-				return nil, fmt.Errorf("stream %d of feed %s is sealed: `flusso-kafka-admin feed repair %s` finishes it", stream, d.Feed, d.Feed)
+				return nil, fmt.Errorf("stream %d of feed %s is sealed: `flusso-kafka-admin feed repair %s --yes` finishes it", stream, d.Feed, d.Feed)
 			}
 			continue
 		}

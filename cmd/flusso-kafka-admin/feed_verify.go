@@ -137,6 +137,6 @@ func (t *feedTarget) writeLeftovers(ctx context.Context, c *feedCluster, feed st
 	if n == 0 || err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(t.out, "no commit leads to %d more objects of the bucket, which do no harm: the next session removes them, or `flusso-kafka-admin feed repair %s`\n", n, feed)
+	_, err = fmt.Fprintln(t.out, t.hinted("no commit leads to %d more objects of the bucket, which do no harm: the next session removes them, or `flusso-kafka-admin feed repair %s --yes`", n, feed))
 	return err
 }

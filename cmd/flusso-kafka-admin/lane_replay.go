@@ -103,7 +103,7 @@ func (r *replay) answer(ctx context.Context, c *cluster) error {
 		return err
 	}
 	if r.item, r.header, err = r.saved.Item(); err != nil {
-		return fmt.Errorf("%s: the item was malformed in its lane and cannot be replayed: seed the sink again with `flusso-kafka-admin request send %s INDEX...`: %w",
+		return fmt.Errorf("%s: the item was malformed in its lane and cannot be replayed: seed the sink again with `flusso-kafka-admin request send %s INDEX... --yes`: %w",
 			r.file, r.saved.Sink, err)
 	}
 	found, err := r.scan(ctx, c)

@@ -81,7 +81,7 @@ func (r *replay) scan(ctx context.Context, c *cluster) (*scanned, error) {
 	}
 	tail := tails[r.lane]
 	if tail.TopicID != r.saved.TopicID {
-		return nil, fmt.Errorf("topic %s was deleted and created again since the item was saved (its ID was %s and is %s): seed the sink again with `flusso-kafka-admin request send %s INDEX...`",
+		return nil, fmt.Errorf("topic %s was deleted and created again since the item was saved (its ID was %s and is %s): seed the sink again with `flusso-kafka-admin request send %s INDEX... --yes`",
 			r.lane.Topic(), topics.IDString(r.saved.TopicID), topics.IDString(tail.TopicID), r.lane.Sink)
 	}
 	found := &scanned{tail: tail, risks: []string{}}
@@ -248,7 +248,7 @@ func (found *scanned) refusal(r *replay) error {
 	if len(found.risks) == 0 || found.publish == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: nothing is published: seed the sink again with `flusso-kafka-admin request send %s %s`, or add --force if you know that nothing newer is overwritten",
+	return fmt.Errorf("%s: nothing is published: seed the sink again with `flusso-kafka-admin request send %s %s --yes`, or add --force if you know that nothing newer is overwritten",
 		strings.Join(found.risks, "; "), r.saved.Sink, strings.Join(found.indexes(), " "))
 }
 

@@ -244,7 +244,7 @@ func givenUpText(m offsets.Move) string {
 
 func (m *missingAnswer) text(sink string) string {
 	return fmt.Sprintf("the lane does not hold the positions above %s and up to %s, which the source has forgotten: the stream was built without the sink meanwhile; "+
-		"seed it again with `flusso-kafka-admin request send %s INDEX...`", flusso.Position(m.Above), flusso.Position(m.UpTo), sink)
+		"seed it again with `flusso-kafka-admin request send %s INDEX... --yes`", flusso.Position(m.Above), flusso.Position(m.UpTo), sink)
 }
 
 // missed returns what the lane has not been given while the others went on, nil

@@ -133,7 +133,7 @@ func (r *readCommand) run(life context.Context, feed string) (err error) {
 	if cause := context.Cause(ctx); err != nil && cause != nil && life.Err() == nil {
 		err = cause
 	}
-	return c.conn.Explain(life, err)
+	return c.explain(life, err)
 }
 
 func (r *readCommand) read(ctx context.Context, c *feedCluster, feed string, w *bufio.Writer, beat func()) error {

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	if err.Error() == context.Canceled.Error() { // and nothing more is to be said of it
 		err = errors.New("interrupted")
 	}
-	text := program + ": " + err.Error() + "\n"
+	text := program + ": " + hinted(cmd, err.Error()) + "\n"
 	if command := try(cmd, err); command != "" && ctx.Err() == nil {
 		text += "try: " + command + "\n"
 	}

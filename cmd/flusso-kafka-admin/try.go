@@ -127,6 +127,10 @@ func tryFeed(cmd *cobra.Command, err error) (command, about string, ok bool) {
 		return "feed describe " + feed, "shows its settings, its holder and its streams", true
 	case errors.As(err, &what):
 		return "", "", true
+	case errors.As(err, new(*feeds.BucketError)) && pathOf(cmd) != "feed create":
+		return "feed describe " + feed, "shows which bucket its commits are in", true
+	case errors.As(err, new(*feeds.BucketError)):
+		return "", "", true // the error names what is wrong with it
 	case kafkaerr.Classify(err) == kafkaerr.Auth && feed != "" && !errors.As(err, new(*connect.Error)):
 		return fmt.Sprintf("topic check --feed %s --role %s", feed, feedRole(pathOf(cmd))), "names the permissions that are missing", true
 	case kafkaerr.Classify(err) == kafkaerr.Auth:
@@ -175,20 +179,25 @@ func saysWhich(f *pflag.Flag) bool {
 func flagsOf(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
 	var words strings.Builder
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		switch {
-		case !which(f):
-		case f.Value.Type() == "bool" && value == "true":
-			words.WriteString(" --" + f.Name)
-		case f.Value.Type() == "bool":
-			words.WriteString(" --" + f.Name + "=" + value)
-		case f.Value.Type() == "stringSlice":
-			words.WriteString(" --" + f.Name + " " + quoted(strings.Trim(value, "[]")))
-		default:
-			words.WriteString(" --" + f.Name + " " + quoted(value))
+		if which(f) {
+			words.WriteString(word(f))
 		}
 	})
 	return words.String()
+}
+
+// word is a flag as it was given, behind a space.
+func word(f *pflag.Flag) string {
+	value := f.Value.String()
+	switch {
+	case f.Value.Type() == "bool" && value == "true":
+		return " --" + f.Name
+	case f.Value.Type() == "bool":
+		return " --" + f.Name + "=" + value
+	case f.Value.Type() == "stringSlice":
+		return " --" + f.Name + " " + quoted(strings.Trim(value, "[]"))
+	}
+	return " --" + f.Name + " " + quoted(value)
 }
 
 // quoted is a word as a shell reads it.

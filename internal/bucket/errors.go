@@ -3,7 +3,9 @@ package bucket
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 
 	"gocloud.dev/gcerrors"
 )
@@ -58,6 +60,10 @@ func (b *Bucket) failed(op, object string, err error) error {
 	case noCredentials(err):
 		e.Cause = fmt.Errorf("%w: %w", ErrCredentials, err)
 		e.Advice = "give them in the environment, as the store defines it (docs/configuration.md, buckets)"
+	case b.dir != "" && object == "" && errors.Is(err, fs.ErrNotExist):
+		e.Advice = "put the folder back, or mount it, on the machine where this runs"
+	case b.dir != "" && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)):
+		e.Advice = "let the user that this runs as read and write the folder"
 	case gcerrors.Code(err) == gcerrors.PermissionDenied:
 		e.Advice = "let the credentials list the bucket, and read, write and delete its objects (docs/configuration.md, buckets)"
 	}

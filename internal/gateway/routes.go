@@ -174,17 +174,22 @@ type seenWriter struct {
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *seenWriter) WriteHeader(status int) {
+	w.begin(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// begin gives the client its time for taking the answer, however long that took
+// to come about.
+func (w *seenWriter) begin(status int) {
 	if w.status == 0 {
 		w.status = status
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(takeWithin))
 	}
-	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements [http.ResponseWriter].
 func (w *seenWriter) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 

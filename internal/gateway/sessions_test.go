@@ -34,8 +34,9 @@ func TestSession_IdleOnesAreClosedAndCanBeResumed(t *testing.T) {
 	if !p.is(notOpen) || p.Reason != "abandoned" {
 		t.Errorf("append to a session that was closed: %+v", p)
 	}
-	taken := n.resume()
-	if got := into[rangeJSON](t, n.append(taken, 1, "b2", "two"), http.StatusOK); got.First != 2 {
+	patient := w.node("patient") // the other one would close it again any moment
+	taken := patient.resume()
+	if got := into[rangeJSON](t, patient.append(taken, 1, "b2", "two"), http.StatusOK); got.First != 2 {
 		t.Errorf("resumed: %+v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -184,6 +185,9 @@ func isNetwork(err error) bool {
 		sys syscall.Errno
 		eof *kgo.ErrFirstReadEOF
 	)
+	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(*os.LinkError)) {
+		return false // of a file: its number is no connection's
+	}
 	return errors.As(err, &eof) || errors.As(err, &op) || errors.As(err, &dns) || errors.As(err, &sys) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) ||
 		kgo.IsRetryableBrokerErr(err)
