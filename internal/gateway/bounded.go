@@ -43,13 +43,13 @@ func (g *Gateway) bounded(w http.ResponseWriter, r *http.Request, d time.Duratio
 // body. Otherwise the server does that before it answers, until the deadline of
 // the whole request. When nothing is left to be read, that deadline is lifted:
 // reached, it would end the request's context.
-func drain(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) drain(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	if r.Body != http.NoBody {
 		if r.ProtoMajor > 1 || r.Header.Get("Expect") != "" {
 			return // there the server answers at once
 		}
-		_ = control.SetReadDeadline(time.Now().Add(drainWithin))
+		_ = control.SetReadDeadline(time.Now().Add(min(drainWithin, g.bodyWithin)))
 		if _, err := io.CopyN(io.Discard, r.Body, drainAtMost); !errors.Is(err, io.EOF) {
 			return // the connection is closed behind the answer
 		}

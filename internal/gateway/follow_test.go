@@ -154,3 +154,26 @@ func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
 		t.Errorf("a stream that is not there: %s", got.body)
 	}
 }
+
+// Who follows a feed that is deleted is told that, and not of topics.
+func TestFollow_AFeedThatIsDeleted(t *testing.T) {
+	w := newWorld(t, feeds.CreateOptions{})
+	n := w.node("a")
+	s := n.open()
+	into[rangeJSON](t, n.append(s, 0, "b1", "one"), http.StatusOK)
+	f := follow(t.Context(), t, n, "/v1/feeds/orders/records?follow=true", "")
+	f.record()
+	if err := w.client("deleter", "").Delete(t.Context(), feed); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for l := range f.lines {
+		if strings.Contains(l, `"problem"`) {
+			last = l
+		}
+	}
+	f.wait()
+	if !strings.Contains(last, "/problems/no-such-feed") || !strings.Contains(last, "feed orders was deleted while it was read") {
+		t.Errorf("it ends with %s", last)
+	}
+}

@@ -132,7 +132,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, to route) {
 		err = crossOrigin.problem("a browser sent this from another site")
 	default:
 		if !to.body {
-			drain(seen, r)
+			g.drain(seen, r)
 		}
 		err = h(seen, r)
 	}
@@ -141,7 +141,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, to route) {
 	}
 	p := problemOf(err)
 	g.log.Debug("answered with a problem", "method", r.Method, "path", r.URL.Path, "status", p.Status, "detail", p.Detail)
-	drain(seen, r)
+	g.drain(seen, r)
 	p.write(seen)
 }
 

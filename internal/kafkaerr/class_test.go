@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -52,6 +53,9 @@ func TestClassify(t *testing.T) {
 		{"dial", dial, Unreachable},
 		{"eof", io.EOF, Unreachable},
 		{"closed", net.ErrClosed, Unreachable},
+		{"file", fmt.Errorf("open: %w", &fs.PathError{Op: "stat", Path: "x", Err: syscall.ENOENT}), Other},
+		{"link", &os.LinkError{Op: "rename", Err: syscall.EXDEV}, Other},
+		{"number", syscall.ECONNREFUSED, Unreachable},
 		{"dns", &net.DNSError{Name: "x", IsNotFound: true}, Unreachable},
 		{"canceled", context.Canceled, Timeout},
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), Timeout},
