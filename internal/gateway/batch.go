@@ -49,7 +49,6 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, most int64) (
 	_ = control.SetWriteDeadline(time.Now().Add(g.bodyWithin + windUpWithin))
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
-		_ = control.SetReadDeadline(time.Time{}) // it would end the request's context
 		return body, release, nil
 	}
 	release()

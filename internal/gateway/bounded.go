@@ -21,7 +21,7 @@ const (
 	bodyWithin = time.Minute
 	// drainWithin is how long an answer waits for a body that nobody wants: a
 	// client may not read before it has sent it.
-	drainWithin = 2 * time.Second
+	drainWithin = time.Second
 	// drainAtMost is how much of such a body is read; more, and the connection
 	// is closed behind the answer.
 	drainAtMost = 256 << 10
@@ -40,21 +40,19 @@ func (g *Gateway) bounded(w http.ResponseWriter, r *http.Request, d time.Duratio
 }
 
 // drain reads what a client sends although its request is refused, or takes no
-// body. Otherwise the server does that before it answers, until the deadline of
-// the whole request. When nothing is left to be read, that deadline is lifted:
-// reached, it would end the request's context.
-func (g *Gateway) drain(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	if r.Body != http.NoBody {
-		if r.ProtoMajor > 1 || r.Header.Get("Expect") != "" {
-			return // there the server answers at once
-		}
-		_ = control.SetReadDeadline(time.Now().Add(min(drainWithin, g.bodyWithin)))
-		if _, err := io.CopyN(io.Discard, r.Body, drainAtMost); !errors.Is(err, io.EOF) {
-			return // the connection is closed behind the answer
-		}
+// body; one that announces a body and does not send it is a problem. Otherwise
+// the server would wait for it before it answers, as long as a request may take,
+// and the time of the answer may be over by then.
+func (g *Gateway) drain(w http.ResponseWriter, r *http.Request) error {
+	if r.Body == http.NoBody || r.ProtoMajor > 1 || r.Header.Get("Expect") != "" {
+		return nil // there the server answers at once
 	}
-	_ = control.SetReadDeadline(time.Time{})
+	within := min(drainWithin, g.bodyWithin)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within))
+	if _, err := io.CopyN(io.Discard, r.Body, drainAtMost); bodyLate(err) { // which has ended the request's context, too
+		return lateBody.problem("a body was announced, which nobody wants here, and did not arrive within %s", within)
+	}
+	return nil // what is left closes the connection behind the answer
 }
 
 // headerTimeLeft is on a write that one node sends to another: how many

@@ -30,7 +30,7 @@ var (
 	noStream         = kind{"no-such-stream", http.StatusNotFound, "The feed has no such stream that could be resumed", "Resume one of streams, or open a new one."}
 	noKey            = kind{"no-such-key", http.StatusNotFound, "The key never was in the feed", "Nothing: a key that was deleted is answered with its tombstone."}
 	methodNotAllowed = kind{"method-not-allowed", http.StatusMethodNotAllowed, "The path does not know this method", "Use one of the header Allow."}
-	lateBody         = kind{"late-body", http.StatusRequestTimeout, "The body did not arrive in time", "Send it faster, or less at a time. Nothing was sent to Kafka."}
+	lateBody         = kind{"late-body", http.StatusRequestTimeout, "The body did not arrive in time", "Send it faster, or less at a time; or none, where none is wanted. Nothing was sent to Kafka."}
 	fenced           = kind{"fenced", http.StatusConflict, "The fencing token is not the writer epoch of the feed", "Another session writes, at holder. If it should be this client again, resume the feed, then repeat the batch with its id and match."}
 	matchFailed      = kind{"match-failed", http.StatusConflict, "The stream does not end where the batch expects it", "Read what was appended behind matchSequence, then append with lastSequence."}
 	notOpen          = kind{"stream-not-open", http.StatusConflict, "The stream takes no appends", "A stream that is abandoned is resumed; of one that is sealed or committed the records are read. Then open a new stream."}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -286,8 +287,8 @@ func answers(t *testing.T) []answered {
 
 	// Bodies that do not come.
 	hasty := w.node("hasty", func(c *Config) { c.bodyWithin = 100 * time.Millisecond })
-	for _, operation := range []string{"append", "seal"} {
-		add(operation, half(t, hasty, http.MethodPost, with(operation, s.Stream, s.FencingToken), "Content-Type", typeJSON))
+	for _, op := range operations {
+		add(op.id, half(t, hasty, op.method, strings.ReplaceAll(op.path, "TOKEN", fmt.Sprint(s.FencingToken)), "Content-Type", cmp.Or(op.kind, typeJSON)))
 	}
 
 	all = append(all, lostOutcomes(t)...)

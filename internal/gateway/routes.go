@@ -132,16 +132,18 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, to route) {
 		err = crossOrigin.problem("a browser sent this from another site")
 	default:
 		if !to.body {
-			g.drain(seen, r)
+			err = g.drain(seen, r)
 		}
-		err = h(seen, r)
+		if err == nil {
+			err = h(seen, r)
+		}
 	}
 	if err == nil || seen.status != 0 { // what is under way can't become a problem any more
 		return
 	}
 	p := problemOf(err)
 	g.log.Debug("answered with a problem", "method", r.Method, "path", r.URL.Path, "status", p.Status, "detail", p.Detail)
-	g.drain(seen, r)
+	_ = g.drain(seen, r) // there is a problem already
 	p.write(seen)
 }
 
