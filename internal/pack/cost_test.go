@@ -59,7 +59,7 @@ func TestALookUpReadsPagesAndNotTheFile(t *testing.T) {
 		bytes int64 // of one look-up, at most
 		reads int64
 	}{
-		"hashes": {n, spread, 320 << 10, 6},
+		"hashes": {n, spread, 288 << 10, 5},
 		// No bound tells these apart: the first keys of pages are searched.
 		"long beginnings in common": {20_000, func(i int) []byte { return binary.BigEndian.AppendUint32(slices.Clone(long), uint32(i)) }, 200 << 10, 6},
 	} {

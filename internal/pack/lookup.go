@@ -21,7 +21,9 @@ type Index struct {
 // OpenIndex opens a key index of size bytes. Errors are [*DamagedError] and
 // those of r.
 func OpenIndex(r io.ReaderAt, size int64) (*Index, error) {
-	f, err := openFile(whatIndex, r, size, schemaOfIndexes, parquet.SkipPageIndex(true), parquet.ReadBufferSize(indexRead))
+	// A filter is read where it is asked, not for every row group.
+	f, err := openFile(whatIndex, r, size, schemaOfIndexes,
+		parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true), parquet.ReadBufferSize(indexRead))
 	if err != nil {
 		return nil, err
 	}

@@ -163,6 +163,8 @@ func (r *rowReader) close() {
 func openFile(what string, r io.ReaderAt, size int64, want *parquet.Schema, options ...parquet.FileOption) (f *parquet.File, err error) {
 	err = guard(what, "cannot be opened", func() error {
 		var err error
+		// That it is a Parquet file its end says, too.
+		options = append(options, parquet.SkipMagicBytes(true))
 		if f, err = parquet.OpenFile(&tailed{ReaderAt: r, size: size}, size, options...); err != nil {
 			return err
 		}
