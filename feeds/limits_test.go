@@ -195,7 +195,7 @@ func TestLimits_HalfFullIsToldBeforeAppendsAreRefused(t *testing.T) {
 				t.Errorf("with %d bytes it is logged %d times: %s", 5+i, n, &log)
 			}
 		}
-		if got := log.String(); !strings.Contains(got, "feed=orders unsealed=6 limit=10 stream=1 others=[]") {
+		if got := log.String(); !strings.Contains(got, `feed=orders look="flusso-kafka-admin feed describe orders" unsealed=6 limit=10 stream=1 others=[]`) {
 			t.Errorf("logged is %s", got)
 		}
 		if _, err := s.Seal(t.Context(), ""); err != nil {
