@@ -71,19 +71,27 @@ func (c *Client) Close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = s.Close(ctx) })
 	}
 	wg.Wait()
-	done := make(chan struct{})
-	go func() {
-		c.working.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		errs = append(errs, fmt.Errorf("wait for what feed sessions still run: %w", context.Cause(ctx)))
+	if err := await(ctx, &c.working); err != nil {
+		errs = append(errs, fmt.Errorf("wait for what feed sessions still run: %w", err))
 	}
 	c.client.Close()
 	c.metrics.unregister()
 	return errors.Join(errs...)
+}
+
+// await waits for a group, and returns why ctx ended when that was first.
+func await(ctx context.Context, group *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // ExistsError says that a feed that was to be created is there.

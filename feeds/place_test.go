@@ -38,14 +38,7 @@ func (w world) resumed(stream uint64, end func(*feeds.Session) error, payloads .
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, p := range payloads {
-		if _, err := s.Append(w.t.Context(), batch(p)); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	if err := errors.Join(end(s), s.Close(w.t.Context())); err != nil {
-		w.t.Fatal(err)
-	}
+	w.write(s, end, payloads)
 }
 
 func TestE6_APlaceOfWhatIsNotSealedMissesNothing(t *testing.T) {

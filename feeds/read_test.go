@@ -56,6 +56,12 @@ func (w world) stream(end func(*feeds.Session) error, payloads ...string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.write(s, end, payloads)
+}
+
+// write appends each text as a batch, and leaves the stream by what end does.
+func (w world) write(s *feeds.Session, end func(*feeds.Session) error, payloads []string) {
+	w.t.Helper()
 	for _, p := range payloads {
 		if _, err := s.Append(w.t.Context(), batch(p)); err != nil {
 			w.t.Fatal(err)

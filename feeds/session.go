@@ -446,16 +446,5 @@ func (s *Session) leave(ctx context.Context) error {
 // the stream stays open and can be resumed. It returns what was not durable
 // when ctx ended. It may be called again.
 func (s *Session) Close(ctx context.Context) error {
-	err := errors.Join(s.leave(ctx), s.seg.Close(ctx))
-	done := make(chan struct{})
-	go func() {
-		s.background.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = errors.Join(err, context.Cause(ctx))
-	}
-	return err
+	return errors.Join(s.leave(ctx), s.seg.Close(ctx), await(ctx, &s.background))
 }

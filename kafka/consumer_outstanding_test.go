@@ -36,17 +36,24 @@ func (w *laneWorld) waits(c *laneConsumer, want flusso.Position, giveBack func()
 	return d
 }
 
+// attachBounded attaches with a bound of what is outstanding, in bytes.
+func (w *laneWorld) attachBounded(outstanding int64) *laneConsumer {
+	w.t.Helper()
+	cfg := w.config()
+	cfg.outstanding = outstanding
+	c, err := attachLane(laneCtx(w.t), cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.cleanup(c)
+	return c
+}
+
 // An envelope of liveBatches takes 217 bytes.
 func TestMaxOutstandingBytes_ReceiveWaitsForAcks(t *testing.T) {
 	laneBubble(t, func(t *testing.T, w *laneWorld) {
 		w.publish(true, liveBatches(11, 21, 31, 41, 59, 61)...)
-		cfg := w.config()
-		cfg.outstanding = 3 * 217
-		c, err := attachLane(laneCtx(t), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.cleanup(c)
+		c := w.attachBounded(3 * 217)
 		a, b, d := w.receive(c, 11), w.receive(c, 21), w.receive(c, 31)
 		e := w.waits(c, 41, func() { w.ack(b) }) // in any order
 		w.ack(b)                                 // again: it gives back nothing
@@ -62,13 +69,7 @@ func TestMaxOutstandingBytes_ReceiveWaitsForAcks(t *testing.T) {
 func TestMaxOutstandingBytes_ANackGivesBack(t *testing.T) {
 	laneBubble(t, func(t *testing.T, w *laneWorld) {
 		w.publish(true, liveBatches(11, 21, 31)...)
-		cfg := w.config()
-		cfg.outstanding = 2 * 217
-		c, err := attachLane(laneCtx(t), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.cleanup(c)
+		c := w.attachBounded(2 * 217)
 		for range 3 {
 			a := w.receive(c, 11)
 			w.receive(c, 21)
@@ -87,11 +88,7 @@ func TestMaxOutstandingBytes_ANackGivesBack(t *testing.T) {
 		w.publish(true, liveBatches(41, 51, 61)...)
 		w.receive(c, 41)
 		w.receive(c, 51)
-		c, err = attachLane(laneCtx(t), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.cleanup(c)
+		c = w.attachBounded(2 * 217)
 		w.receive(c, 41)
 		w.receive(c, 51)
 	})

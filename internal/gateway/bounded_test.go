@@ -160,15 +160,7 @@ func TestBounded_ARequestOutlivesTheTimeOfABody(t *testing.T) {
 		}},
 	} {
 		fault := w.Fault(t, tt.key, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
-		type outcome struct {
-			got reply
-			err error
-		}
-		done := make(chan outcome, 1)
-		go func() {
-			got, err := tt.ask()
-			done <- outcome{got, err}
-		}()
+		done := asked(tt.ask)
 		<-fault.Hit()
 		// Begun later, and over: the time of the other one's body is, too.
 		if got := half(t, n, http.MethodPost, appendPath(1, 1, 0, "late"), "Content-Type", typeJSON); got.status != http.StatusRequestTimeout {
@@ -181,20 +173,28 @@ func TestBounded_ARequestOutlivesTheTimeOfABody(t *testing.T) {
 	}
 }
 
+// outcome is what came of a request.
+type outcome struct {
+	got reply
+	err error
+}
+
+// asked sends a request in the background.
+func asked(ask func() (reply, error)) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		got, err := ask()
+		done <- outcome{got, err}
+	}()
+	return done
+}
+
 // A node that ends while a broker keeps it waiting says so to who asked.
 func TestBounded_WhatRunsWhenANodeEndsIsAnswered(t *testing.T) {
 	w := newWorld(t, feeds.CreateOptions{})
 	n := w.node("a")
 	fault := w.Fault(t, kmsg.InitProducerID, kfaketest.Fault{Mode: kfaketest.Hang, Times: -1})
-	type outcome struct {
-		got reply
-		err error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		got, err := n.send(t.Context(), http.MethodPost, "/v1/feeds/orders/open", nil)
-		done <- outcome{got, err}
-	}()
+	done := asked(func() (reply, error) { return n.send(t.Context(), http.MethodPost, "/v1/feeds/orders/open", nil) })
 	<-fault.Hit()
 	n.stopListening()
 	o := <-done

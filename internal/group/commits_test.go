@@ -1,13 +1,9 @@
 package group
 
 import (
-	"context"
 	"crypto/rand"
-	"strconv"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kfaketest"
@@ -16,19 +12,11 @@ import (
 // produceLarge appends numbers from..to, so large that a fetch holds few of them.
 func (w *world) produceLarge(from, to int) {
 	w.t.Helper()
-	cl, err := kgo.NewClient(append(w.k.Opts(), kgo.ProducerLinger(0))...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer cl.Close()
-	for i := from; i <= to; i++ {
+	w.produceWith(from, to, func() []byte {
 		key := make([]byte, 16<<10)
 		_, _ = rand.Read(key)
-		r := &kgo.Record{Topic: testTopic, Key: key, Value: []byte(strconv.Itoa(i))}
-		if err := cl.ProduceSync(context.Background(), r).FirstErr(); err != nil {
-			w.t.Fatalf("produce %d: %v", i, err)
-		}
-	}
+		return key
+	})
 }
 
 func TestC5_CommitsAreFewWhileTheSinkIsBehind(t *testing.T) {

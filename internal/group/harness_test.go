@@ -138,13 +138,19 @@ func (w *world) attachWith(cfg Config, r *numbers) *consumer {
 // produce appends numbers from..to.
 func (w *world) produce(from, to int) {
 	w.t.Helper()
+	w.produceWith(from, to, func() []byte { return nil })
+}
+
+// produceWith appends numbers from..to, each with a key.
+func (w *world) produceWith(from, to int, key func() []byte) {
+	w.t.Helper()
 	cl, err := kgo.NewClient(append(w.k.Opts(), kgo.ProducerLinger(0))...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer cl.Close()
 	for i := from; i <= to; i++ {
-		r := &kgo.Record{Topic: testTopic, Value: []byte(strconv.Itoa(i))}
+		r := &kgo.Record{Topic: testTopic, Key: key(), Value: []byte(strconv.Itoa(i))}
 		if err := cl.ProduceSync(context.Background(), r).FirstErr(); err != nil {
 			w.t.Fatalf("produce %d: %v", i, err)
 		}
