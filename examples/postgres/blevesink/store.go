@@ -84,14 +84,14 @@ func (s *Store) Acquire(ctx context.Context) error {
 			return err
 		}
 	}
-	s.lock = lock
 	index, err := s.open()
 	if err != nil {
+		_ = lock.Close()
 		return fmt.Errorf("open the search index in %s: %w", s.dir, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.index = index
+	s.lock, s.index = lock, index
 	return nil
 }
 

@@ -52,14 +52,13 @@ func (s *Store) Acquire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.lock(ctx, conn); err != nil {
+	if err := s.take(ctx, conn); err != nil {
+		// A context that ended before a query was sent leaves the connection
+		// open, and with it the lock: the next attempt would wait for itself.
 		_ = conn.Close(ctx)
 		return err
 	}
 	s.conn, s.tables = conn, make(map[string]string)
-	if err := s.create(ctx); err != nil {
-		return fmt.Errorf("create schema %q of the target: %w", s.schema, err)
-	}
 	return nil
 }
 
@@ -91,10 +90,21 @@ func (s *Store) lock(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// take locks the schema, and creates what is missing in it.
+func (s *Store) take(ctx context.Context, conn *pgx.Conn) error {
+	if err := s.lock(ctx, conn); err != nil {
+		return err
+	}
+	if err := s.create(ctx, conn); err != nil {
+		return fmt.Errorf("create schema %q of the target: %w", s.schema, err)
+	}
+	return nil
+}
+
 func (s *Store) name(table string) string { return pgx.Identifier{s.schema, table}.Sanitize() }
 
-func (s *Store) create(ctx context.Context) error {
-	_, err := s.conn.Exec(ctx, strings.NewReplacer(
+func (s *Store) create(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, strings.NewReplacer(
 		"SCHEMA_NAME", pgx.Identifier{s.schema}.Sanitize(), "STORE", s.name(storeTable), "INDEXES", s.name(indexesTable),
 	).Replace(`
 CREATE SCHEMA IF NOT EXISTS SCHEMA_NAME;

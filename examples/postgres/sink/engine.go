@@ -30,10 +30,12 @@ const Every = "*"
 // Store is where documents go. Its methods are called by one goroutine.
 type Store interface {
 	// Acquire opens the store, creating it if need be, and returns when this
-	// process is the only one that may change it. It may wait for long.
+	// process is the only one that may change it. It may wait for long. With an
+	// error it has acquired nothing, whatever it got to: it is called again.
 	Acquire(ctx context.Context) error
 
-	// Release undoes Acquire. It is called after an error, too.
+	// Release undoes an Acquire that gave no error. It is called after errors of
+	// the other methods, too.
 	Release(ctx context.Context) error
 
 	// Asked returns the indexes that a snapshot was asked for, none when the

@@ -6,8 +6,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/examples/postgres/blevesink"
@@ -132,6 +136,46 @@ func TestStoresEndEqualToTheSource(t *testing.T) {
 				}
 				must(t, store.Release(context.WithoutCancel(ctx)))
 			}
+		})
+	}
+}
+
+// A store that could not be opened holds nothing: the next attempt, by the same
+// process, is not kept out by the one that failed.
+func TestAStoreThatCouldNotBeAcquiredIsFree(t *testing.T) {
+	const schema = "kept"
+	for name, broken := range map[string]func(t *testing.T) (store sink.Store, mend func()){
+		"postgres": func(t *testing.T) (sink.Store, func()) {
+			admin, err := pgx.Connect(t.Context(), pgtest.Database(t))
+			must(t, err)
+			t.Cleanup(func() { _ = admin.Close(context.Background()) })
+			_, err = admin.Exec(t.Context(), "CREATE ROLE unprivileged LOGIN")
+			must(t, err)
+			target := *admin.Config()
+			return pgsink.New(fmt.Sprintf("postgres://unprivileged@%s:%d/%s", target.Host, target.Port, target.Database), schema, nil), func() {
+				_, err := admin.Exec(t.Context(), "CREATE SCHEMA "+schema+" AUTHORIZATION unprivileged; GRANT CREATE ON DATABASE "+target.Database+" TO unprivileged")
+				must(t, err)
+			}
+		},
+		"bleve": func(t *testing.T) (sink.Store, func()) {
+			dir := t.TempDir()
+			notOne := filepath.Join(dir, "index")
+			must(t, os.WriteFile(notOne, []byte("not an index"), 0o600))
+			return blevesink.New(dir, nil), func() { must(t, os.Remove(notOne)) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, mend := broken(t)
+			if err := store.Acquire(t.Context()); err == nil {
+				t.Fatal("acquired a store that cannot be opened")
+			}
+			mend()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if err := store.Acquire(ctx); err != nil {
+				t.Fatalf("the attempt that failed still holds the store: %v", err)
+			}
+			must(t, store.Release(ctx))
 		})
 	}
 }
