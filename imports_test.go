@@ -79,7 +79,7 @@ var rules = []rule{
 	{
 		pkg: "feeds",
 		ours: []string{
-			"", "topics", "internal/wire", "internal/kafkaerr", "internal/segment",
+			"", "topics", "internal/wire", "internal/kafkaerr", "internal/segment", "internal/snappy",
 			"internal/partition", "internal/pack", "internal/bucket", "internal/staging",
 		},
 		others: []string{kgo, kadm, "github.com/prometheus/client_golang/"},
@@ -126,7 +126,7 @@ var rules = []rule{
 		why: "membership in a group: it does not know what a lane is",
 	},
 	{
-		pkg: "internal/segment", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kerr, kmsg, kadm, twmb + "kversion"},
+		pkg: "internal/segment", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kerr, kmsg, kadm, twmb + "kversion", twmb + "kbin"},
 		why: "the engine under lanes and feeds knows neither; of the root it uses the sentinels",
 	},
 	{

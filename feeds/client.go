@@ -15,6 +15,7 @@ import (
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/segment"
+	"github.com/flusso/flusso-kafka/internal/snappy"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -229,6 +230,7 @@ func (c *Client) segmentConfig(feed topics.Feed, described map[string]topics.Top
 		Lease: feed.WriterLease(), Opts: c.cfg.Client,
 		MaxBytes: c.cfg.SegmentBytes, MaxAge: c.cfg.SegmentAge, MaxUnackedBytes: c.cfg.MaxUnackedBytes,
 		BatchMaxBytes: func(topic string) int32 { return largest(described[topic]) },
+		Shared:        snappy.New("", ""),
 		Committed:     func() { c.metrics.segments.WithLabelValues(feed.String()).Inc() },
 		Logger:        c.cfg.Logger,
 	}

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/lease"
 	"github.com/flusso/flusso-kafka/internal/segment"
@@ -184,7 +182,7 @@ func (s *Stream) segmentConfig() segment.Config {
 	for lane, limit := range s.recordLimits() {
 		limits[lane.Topic()] = int32(limit)
 	}
-	var shared kgo.Compressor
+	shared := snappy.New("", "")
 	if len(s.names.lanes) > 1 {
 		shared = snappy.New(wire.HeaderBatch, wire.OwnFrom)
 	}

@@ -19,6 +19,7 @@ func (s *Session) commit() {
 	for g := range s.formed {
 		<-g.flushed
 		s.settle(g)
+		<-g.done
 		s.mu.Lock()
 		s.inFlight--
 		s.mu.Unlock()

@@ -89,9 +89,10 @@ type Config struct {
 	// its max.message.bytes, and a usual one for the empty name. By default
 	// kgo's, 1,000,012, for all.
 	BatchMaxBytes func(topic string) int32
-	// Shared, if set, compresses for all topics together, unless the options
-	// choose another compression than snappy. By default the client compresses.
-	Shared kgo.Compressor
+	// Shared, if set, compresses for all clients and topics together, and ahead,
+	// unless the options choose another compression than snappy. By default each
+	// client compresses what it sends when it sends it.
+	Shared Compressor
 	// Committed, if set, is called behind each segment that was committed. It
 	// must return soon.
 	Committed func()

@@ -26,7 +26,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	s := newSession(cfg)
 	for i := range s.clients {
 		var err error
-		if s.clients[i], s.gates[i], err = s.newClient(i); err != nil {
+		if s.clients[i], s.shares[i], err = s.newClient(i); err != nil {
 			s.closeClients()
 			return nil, s.openError(i, err)
 		}

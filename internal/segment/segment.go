@@ -23,11 +23,13 @@ type segment struct {
 	entries []Entry
 	errs    []error       // by entry: rejected alone
 	flushed chan struct{} // closed when all is acknowledged, or the segment failed
+	done    chan struct{} // closed when nothing works on the segment any more
 
 	// Written by the former; read by the committer after it was handed over.
 	records  int
-	touched  bool  // group offsets were sent: the broker may know of the transaction though nothing is produced
-	producer int64 // the producer id and epoch that every record must carry
+	parts    *parts // nil where nothing is prepared
+	touched  bool   // group offsets were sent: the broker may know of the transaction though nothing is produced
+	producer int64  // the producer id and epoch that every record must carry
 	epoch    int16
 
 	mu      sync.Mutex
@@ -89,6 +91,7 @@ func (g *segment) sent(rs []*kgo.Record) {
 	defer g.mu.Unlock()
 	for _, r := range rs {
 		g.countLocked(r.Topic, r.Partition, 1)
+		g.parts.add(r)
 	}
 	g.records += len(rs)
 }
@@ -133,7 +136,7 @@ func (g *segment) waiting() string {
 // form runs until the session ends: it takes entries from the queue as soon as
 // they may go, and hands their records to the clients, one segment after the
 // other. It is one segment ahead: while one is acknowledged the next is encoded
-// and begins to be compressed.
+// and compressed.
 func (s *Session) form() {
 	defer close(s.formed)
 	before := make(chan struct{}) // closed when the segment before was acknowledged, or failed
@@ -152,8 +155,11 @@ func (s *Session) form() {
 			return
 		}
 		g := &segment{
-			turn: turn, client: s.clients[turn%IDs], entries: entries, flushed: make(chan struct{}),
+			turn: turn, client: s.clients[turn%IDs], entries: entries, flushed: make(chan struct{}), done: make(chan struct{}),
 			errs: make([]error, len(entries)), unacked: make(map[partition]int64), topics: make(map[string]struct{}),
+		}
+		if s.shares[turn%IDs] {
+			g.parts = &parts{byPartition: make(map[partition]*part)}
 		}
 		s.encode(g, before)
 		go s.flush(g, before)
@@ -264,31 +270,28 @@ func (s *Session) encode(g *segment, before <-chan struct{}) {
 // them all, or the segment failed. None is sent before those of the segment
 // before are acknowledged: were they sent again, they would come behind.
 func (s *Session) flush(g *segment, before <-chan struct{}) {
-	defer close(g.flushed)
+	defer close(g.done)
+	defer s.prepare(g, before)()
 	s.send(g, before)
 	if err := g.failure(); err != nil {
 		s.fail(Rejected, err)
 	}
+	close(g.flushed)
 }
 
 func (s *Session) send(g *segment, before <-chan struct{}) {
 	if g.failure() != nil {
 		return
 	}
-	ctx, cancel := context.WithCancelCause(s.life)
-	defer cancel(nil)
-	// By the rules of transaction version 1 a client adds partitions to the
-	// transaction before it compresses, and that ages from then on.
-	if ready := s.version >= 2 && s.gates[g.turn%IDs].holdUntil(before); !ready && !s.wait(before) {
+	if !s.wait(before) {
 		g.fail(context.Cause(s.life))
 		return
 	}
-	flushed := make(chan bool, 1)
-	go func() { flushed <- s.known(ctx, g) && g.client.Flush(ctx) == nil }() // waited for below
-	s.wait(before)
+	ctx, cancel := context.WithCancelCause(s.life)
+	defer cancel(nil)
 	late := time.AfterFunc(s.cfg.TransactionTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
-	if !<-flushed {
+	if !s.known(ctx, g) || g.client.Flush(ctx) != nil {
 		g.fail(s.late(ctx, g))
 	}
 }

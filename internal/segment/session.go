@@ -35,7 +35,7 @@ type Entry struct {
 type Session struct {
 	cfg       Config
 	clients   [IDs]*kgo.Client
-	gates     [IDs]*gate         // of the clients; nil where the caller compresses
+	shares    [IDs]bool          // whether the clients compress by Config.Shared
 	producers [IDs]int64         // producer ids of the clients when they were fenced
 	epochs    [IDs]int16         // and their epochs
 	base      context.Context    //nolint:containedctx // the life of the clients

@@ -1,18 +1,23 @@
 package snappy
 
-// MemoBytes is the bound of what is remembered.
-const MemoBytes = memoBytes
+// RememberedBytes and PreparedBytes bound what is kept.
+const (
+	RememberedBytes = rememberedBytes
+	PreparedBytes   = preparedBytes
+	MostBatch       = mostBatch
+)
 
-// Batches returns how often a batch was of use to another topic, and how many were packed for it.
+// Batches returns how often a batch was of use to a topic, and how many were packed for it.
 func (c *Compressor) Batches() (hits, packed int) {
 	c.memo.mu.Lock()
 	defer c.memo.mu.Unlock()
 	return c.memo.hits, c.memo.packed
 }
 
-// Remembered returns how many bytes are remembered.
-func (c *Compressor) Remembered() int {
+// Kept returns how many bytes are remembered and prepared, and of how
+// many batches.
+func (c *Compressor) Kept() (remembered, prepared, batches int) {
 	c.memo.mu.Lock()
 	defer c.memo.mu.Unlock()
-	return c.memo.bytes
+	return c.memo.held, c.memo.ahead, len(c.memo.byKey)
 }

@@ -30,6 +30,10 @@ func FuzzCompress(f *testing.F) {
 				plain[i] = appendRecord(plain[i], r)
 			}
 		}
+		if every%2 == 0 {
+			forget, _ := c.Prepare(1+int(repeats%3), appended(plain[0]))
+			defer forget()
+		}
 		raw := bytes.Repeat(append(bytes.Clone(document), mine...), int(repeats%64))
 		for _, src := range [][]byte{plain[0], plain[1], raw} {
 			if len(src) == 0 {

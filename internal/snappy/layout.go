@@ -11,21 +11,26 @@ type span struct{ start, end int }
 // batch is the records of one topic's record batch, and where in them is what
 // other topics have otherwise.
 type batch struct {
-	own []span // in order
-
-	key    uint64
-	users  int
 	plain  []byte // with the mask in place of what is own
-	packed []byte // what that was compressed to
+	own    []span // in order
+	packed []byte // what plain was compressed to
 	at     []int  // where in it the own begin
+
+	// Of the memo, under its lock:
+	key      uint64
+	users    int  // who may use it, the memo among them
+	prepared bool // for so many topics that have not come to it yet:
+	topics   int
+	ready    chan struct{} // closed when it is packed, or could not be
+	good     bool          // it is; it can be read behind ready
 }
 
-// A batch is compressed for itself where remembering it is not worth it, or takes
-// too much of what is remembered together with its block, and where more than one
-// byte in so many is its own: those are not compressed.
+// A batch is compressed for itself where keeping it is not worth it, or would
+// take the room of too many others, and where more than one byte in so many is
+// its own: those are not compressed.
 const (
 	leastBatch = 4 << 10
-	mostBatch  = memoBytes / 5
+	mostBatch  = 4 << 20
 	mostOwn    = 32
 )
 
@@ -38,6 +43,9 @@ func (b *batch) lay(src []byte, header, from string) bool {
 	b.own = b.own[:0]
 	if len(src) < leastBatch || len(src) > mostBatch {
 		return false
+	}
+	if header == "" {
+		return true // nothing is
 	}
 	bytesOwn := 0
 	for at := 0; at < len(src); {

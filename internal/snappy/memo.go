@@ -2,18 +2,30 @@ package snappy
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
+
+	"github.com/klauspost/compress/s2"
 )
 
-// memoBytes bounds what is remembered, batches and their blocks: a topic's
-// batches are compressed shortly behind those of another.
-const memoBytes = 8 << 20
-
-// Where so many batches in a row were of no use to another topic, only so many
-// in a row of each period are remembered: topics take turns.
 const (
+	// rememberedBytes bounds what is remembered of batches for topics that come
+	// to them later, batches and their blocks: a topic's batches are compressed
+	// shortly behind those of another.
+	rememberedBytes = 8 << 20
+	// preparedBytes bounds likewise what is prepared and was not asked for yet:
+	// eight batches of the usual limit.
+	preparedBytes = 20 << 20
+	// Where so many batches in a row were of no use to another topic, only so
+	// many in a row of each period are remembered: topics take turns.
 	uselessMost   = 8
 	uselessPeriod = 8 * uselessMost
+	// mostFree bounds how many batches are kept for their buffers.
+	mostFree = 10
+	// keyBytes is of how many bytes a batch's key is made.
+	keyBytes = 512
+	// overtaken is how many keys are kept of batches that nobody had prepared.
+	overtaken = 16
 )
 
 var (
@@ -21,24 +33,26 @@ var (
 	scratches = sync.Pool{New: func() any { return new([]byte) }}
 )
 
-// memo remembers the newest batches that were compressed.
+// memo has batches that are compressed, or in work. They are in it for topics
+// that have not come to them: so many for those that were prepared, unknown for
+// the others, which make room for each other.
 type memo struct {
 	mu      sync.Mutex
 	byKey   map[uint64]*batch
-	order   []*batch // oldest first
+	order   []*batch // those that are remembered, oldest first
 	free    []*batch
-	bytes   int
+	held    int               // bytes of those in order
+	ahead   int               // bytes of those that are prepared
+	missed  [overtaken]uint64 // keys of the newest batches that were not there
+	misses  int
 	useless int // batches since one was of use
-
-	packed, hits int // so far
+	// So far:
+	packed, hits int
 }
-
-// keyBytes is of how many bytes a batch's key is made.
-const keyBytes = 512
 
 // key returns what batches are found by that begin alike and are as long. It
 // proves nothing: contents are compared.
-func (m *memo) key(src []byte, own []span) uint64 {
+func key(src []byte, own []span) uint64 {
 	n := min(len(src), keyBytes)
 	if len(own) > 0 {
 		n = min(n, own[0].start)
@@ -55,23 +69,118 @@ func (m *memo) blank() *batch {
 		b = m.free[n-1]
 		m.free = m.free[:n-1]
 	}
-	b.users = 1
+	b.users, b.topics, b.prepared, b.ready, b.good = 1, 0, false, make(chan struct{}), false
 	return b
 }
 
-// acquire returns the batch of the key, or nil. It must be released.
-func (m *memo) acquire(key uint64) *batch {
+// find returns the batch of the key, which may be in work, or nil. It must be
+// released.
+func (m *memo) find(key uint64) *batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b := m.byKey[key]
-	if b != nil {
-		b.users++
+	if b == nil {
+		m.missed[m.misses%overtaken] = key
+		m.misses++
+		return nil
 	}
+	b.users++
 	return b
 }
 
-// mostFree bounds how many batches are kept for their buffers.
-const mostFree = 2
+// remember takes b in, to be packed from so many bytes, unless another one is in
+// its place, it would take too much, or it is hardly worth it. Who is told true
+// must settle it.
+func (m *memo) remember(key uint64, b *batch, size int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.useless++
+	return m.useless%uselessPeriod <= uselessMost && room(size) <= rememberedBytes/2 && m.takeLocked(key, b)
+}
+
+// prepare takes b in for so many topics, to be packed, unless it was compressed
+// already, or there is no room. Who is told true must settle it.
+func (m *memo) prepare(key uint64, b *batch, topics int) (taken, full bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := room(len(b.plain))
+	if m.ahead+size > preparedBytes {
+		return false, true
+	}
+	if slices.Contains(m.missed[:], key) || !m.takeLocked(key, b) {
+		return false, false
+	}
+	b.topics, b.prepared = topics, true
+	m.ahead += size
+	return true, false
+}
+
+func (m *memo) takeLocked(key uint64, b *batch) bool {
+	if m.byKey[key] != nil {
+		return false
+	}
+	b.key = key
+	b.users++
+	m.byKey[key] = b
+	return true
+}
+
+// settle tells those who wait for a batch that it is packed, or could not be.
+func (m *memo) settle(b *batch, good bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b.good = good
+	close(b.ready)
+	if good {
+		m.packed++
+	}
+	switch {
+	case !good:
+		m.dropLocked(b)
+	case !b.prepared:
+		m.held += room(len(b.plain))
+		for m.held > rememberedBytes {
+			oldest := m.order[0]
+			m.order = m.order[1:]
+			m.dropLocked(oldest)
+		}
+		m.order = append(m.order, b)
+	}
+}
+
+// hit counts that a batch was of use, and drops it behind its last topic.
+func (m *memo) hit(b *batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hits++
+	m.useless = 0
+	if b.topics > 0 {
+		if b.topics--; b.topics == 0 {
+			m.dropLocked(b)
+		}
+	}
+}
+
+// forget drops a batch that was prepared, unless that happened already: a batch
+// that is used again has another channel.
+func (m *memo) forget(b *batch, ready chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.ready == ready && b.topics > 0 && b.good {
+		m.dropLocked(b)
+	}
+}
+
+func (m *memo) dropLocked(b *batch) {
+	delete(m.byKey, b.key)
+	if b.prepared {
+		m.ahead -= room(len(b.plain))
+	} else if b.good {
+		m.held -= room(len(b.plain))
+	}
+	b.topics = 0
+	m.releaseLocked(b)
+}
 
 // release gives a batch back. Who had it may not use it then.
 func (m *memo) release(b *batch) {
@@ -87,48 +196,5 @@ func (m *memo) releaseLocked(b *batch) {
 	}
 }
 
-// worthwhile reports whether the next batch is to be remembered.
-func (m *memo) worthwhile() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.useless++
-	return m.useless%uselessPeriod <= uselessMost
-}
-
-// hit counts that a batch was of use.
-func (m *memo) hit() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.hits++
-	m.useless = 0
-}
-
-// remember keeps a batch that is packed.
-func (m *memo) remember(key uint64, b *batch) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.packed++
-	if b.size() > memoBytes/2 {
-		return
-	}
-	for m.bytes+b.size() > memoBytes {
-		m.forgetLocked()
-	}
-	b.key = key
-	b.users++
-	m.byKey[key] = b
-	m.order = append(m.order, b)
-	m.bytes += b.size()
-}
-
-func (m *memo) forgetLocked() {
-	b := m.order[0]
-	m.order = m.order[1:]
-	m.bytes -= b.size()
-	if m.byKey[b.key] == b {
-		delete(m.byKey, b.key)
-	}
-	m.releaseLocked(b)
-}
-
-func (b *batch) size() int { return cap(b.plain) + cap(b.packed) }
+// room is what a batch of so many bytes takes, with its block.
+func room(size int) int { return size + s2.MaxEncodedLen(size) }

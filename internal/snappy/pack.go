@@ -8,14 +8,13 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// pack compresses src with the mask in place of what is its own. It is false
-// where the mask did not do: the bytes are not in the block as they are, or
+// pack compresses the batch with the mask in place of what is its own. It is
+// false where the mask did not do: the bytes are not in the block as they are, or
 // something in the block is copied from them.
-func (b *batch) pack(src []byte) bool {
-	b.plain = append(b.plain[:0], src...)
+func (b *batch) pack() bool {
 	b.mask()
 	b.packed = s2.EncodeSnappy(b.packed[:cap(b.packed)], b.plain)
-	return b.find() && b.independent()
+	return len(b.own) == 0 || b.find() && b.independent()
 }
 
 // maskSeed is another one in each process, so that no document is made to be like

@@ -23,8 +23,8 @@ func laid(size int) (src []byte, own []span) {
 // place of the mask.
 func TestMaskCanBeReplaced(t *testing.T) {
 	src, own := laid(96)
-	b := &batch{own: own}
-	if !b.pack(src) {
+	b := &batch{own: own, plain: bytes.Clone(src)}
+	if !b.pack() {
 		t.Fatal("the mask did not do")
 	}
 	for _, fill := range []byte{'x', 0, 0xff} {
@@ -50,7 +50,7 @@ func TestMaskThatIsCopiedIsRefused(t *testing.T) {
 	for name, at := range map[string]int{"before the mask": 500, "behind the mask": 4000} {
 		src, own := laid(96)
 		copy(src[at:], mask[1:95]) // but for its first and last byte, which have a meaning
-		if b := (&batch{own: own}); b.pack(src) {
+		if b := (&batch{own: own, plain: src}); b.pack() {
 			t.Errorf("%s: a batch was packed whose records depend on the mask", name)
 		}
 	}

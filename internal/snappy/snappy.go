@@ -1,5 +1,6 @@
-// Package snappy compresses record batches for clients that write the same
-// records to several topics: what the topics have in common is compressed once.
+// Package snappy compresses record batches for clients that know ahead what they
+// will send, or write the same records to several topics: what the topics have in
+// common is compressed once.
 //
 // The two things to know are [Compressor], which plugs into a kgo client, and
 // the mask: bytes that each topic has for itself are compressed as bytes that
@@ -28,13 +29,14 @@ var _ kgo.Compressor = (*Compressor)(nil)
 // New returns a compressor for topics whose records differ in nothing but the
 // value of the record header of that key, which must be a record's last but for
 // others that differ too, and there from the text from on. The value must be as
-// long in each topic.
+// long in each topic. With an empty header no topics have anything in common.
 func New(header, from string) *Compressor {
 	return &Compressor{header: header, from: from, memo: memo{byKey: make(map[uint64]*batch)}}
 }
 
 // Compress implements [kgo.Compressor]. The result is a block of snappy of about
-// the size that a client comes to, framed as the Java client frames it.
+// the size that a client comes to, framed as the Java client frames it. It waits
+// for a block that is in work.
 func (c *Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFlag) ([]byte, kgo.CompressionCodecType) {
 	dst.Grow(len(frame) + s2.MaxEncodedLen(len(src)))
 	out := dst.AvailableBuffer()
@@ -43,19 +45,53 @@ func (c *Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFl
 	if !b.lay(src, c.header, c.from) {
 		return compress(out, src), kgo.CodecSnappy
 	}
-	key := c.memo.key(src, b.own)
-	if known := c.memo.acquire(key); known != nil {
+	key := key(src, b.own)
+	if known := c.memo.find(key); known != nil {
 		defer c.memo.release(known)
-		if known.like(src, b.own) {
-			c.memo.hit()
-			return known.with(out, src), kgo.CodecSnappy
+		if <-known.ready; known.good && known.like(src) {
+			out = known.with(out, src)
+			c.memo.hit(known)
+			return out, kgo.CodecSnappy
 		}
 	}
-	if !c.memo.worthwhile() || !b.pack(src) {
+	if c.header == "" || !c.memo.remember(key, b, len(src)) {
 		return compress(out, src), kgo.CodecSnappy
 	}
-	c.memo.remember(key, b)
-	return b.with(out, src), kgo.CodecSnappy
+	b.plain = append(b.plain[:0], src...)
+	good := b.pack()
+	if good {
+		out = b.with(out, src)
+	}
+	c.memo.settle(b, good)
+	if !good {
+		out = compress(out, src)
+	}
+	return out, kgo.CodecSnappy
+}
+
+// Prepare compresses ahead of time what Compress will be called with for so many
+// topics, the one whose records appendTo appends and others that differ from it as
+// [New] says. It is kept until all of them had it, or forget is called. What was
+// compressed already is left alone. It is full where so much is kept that nothing
+// was done.
+func (c *Compressor) Prepare(topics int, appendTo func([]byte) []byte) (forget func(), full bool) {
+	forget = func() {}
+	b := c.memo.blank()
+	defer c.memo.release(b)
+	b.plain = appendTo(b.plain[:0])
+	if !b.lay(b.plain, c.header, c.from) {
+		return forget, false
+	}
+	key, ready := key(b.plain, b.own), b.ready
+	taken, full := c.memo.prepare(key, b, topics)
+	if !taken {
+		return forget, full
+	}
+	if topics == 1 {
+		b.own = b.own[:0] // nobody will put anything else in its place
+	}
+	c.memo.settle(b, b.pack())
+	return func() { c.memo.forget(b, ready) }, false
 }
 
 // frame opens the framing that snappy has in Kafka, and a block in it: magic,
@@ -83,12 +119,12 @@ func framed(out []byte) []byte {
 }
 
 // like reports whether src is the batch but for what is its own.
-func (b *batch) like(src []byte, own []span) bool {
-	if len(src) != len(b.plain) || !slices.Equal(own, b.own) {
+func (b *batch) like(src []byte) bool {
+	if len(src) != len(b.plain) {
 		return false
 	}
 	at := 0
-	for _, o := range own {
+	for _, o := range b.own {
 		if !bytes.Equal(src[at:o.start], b.plain[at:o.start]) {
 			return false
 		}

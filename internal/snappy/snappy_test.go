@@ -174,8 +174,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	both(1, 64)
 	for i := range 50 {
 		both(8, 100+i) // other lengths, other batches
-		if held := c.Remembered(); held > snappy.MemoBytes {
-			t.Fatalf("%d bytes are remembered, at most %d are allowed", held, snappy.MemoBytes)
+		if held, _, _ := c.Kept(); held > snappy.RememberedBytes {
+			t.Fatalf("%d bytes are remembered, at most %d are allowed", held, snappy.RememberedBytes)
 		}
 	}
 	both(1, 64)
@@ -189,7 +189,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func TestWhatIsTooLargeIsLeftAlone(t *testing.T) {
 	c := snappy.New(header, from)
 	for _, topic := range []string{"a", "b"} {
-		plain := batch(topic, 10, 10, snappy.MemoBytes/150)
+		plain := batch(topic, 10, 10, snappy.MostBatch/100)
 		same(t, compress(t, c, plain), plain)
 	}
 	if hits, packed := c.Batches(); hits != 0 || packed != 0 {
