@@ -39,6 +39,49 @@ func (s *Session) newClient(i int) (cl *kgo.Client, shares bool, err error) {
 	return cl, false, err
 }
 
+// parts sorts the records of a segment by partition. They come in runs. Those of
+// a client serve one of its segments after the other.
+type parts struct {
+	all         []*part
+	byPartition map[partition]*part
+	last        *part
+}
+
+type part struct {
+	partition
+	records []*kgo.Record
+	bytes   int
+}
+
+func newParts() *parts { return &parts{byPartition: make(map[partition]*part)} }
+
+func (ps *parts) add(r *kgo.Record) {
+	if ps == nil {
+		return
+	}
+	if ps.last == nil || r.Topic != ps.last.topic || r.Partition != ps.last.index {
+		p := partition{r.Topic, r.Partition}
+		if ps.last = ps.byPartition[p]; ps.last == nil {
+			ps.last = &part{partition: p}
+			ps.byPartition[p] = ps.last
+			ps.all = append(ps.all, ps.last)
+		}
+	}
+	ps.last.records = append(ps.last.records, r)
+	ps.last.bytes += len(r.Key) + len(r.Value)
+}
+
+// clear makes room for the next segment.
+func (ps *parts) clear() {
+	if ps == nil {
+		return
+	}
+	for _, p := range ps.all {
+		clear(p.records)
+		p.records, p.bytes = p.records[:0], 0
+	}
+}
+
 // ahead compresses the record batches of a segment before its client asks for
 // them: while the segment before is acknowledged, nothing may be sent yet, and
 // the one goroutine that writes to a broker would compress them one after the
@@ -46,17 +89,16 @@ func (s *Session) newClient(i int) (cl *kgo.Client, shares bool, err error) {
 type ahead struct {
 	compressor Compressor
 	limit      func(topic string) int32 // bytes of a record batch
-	parts      []*part
+	todo       []*todo
 	forget     []func()
 	quit, done chan struct{}
 }
 
-// part is what a partition gets that is left to prepare.
-type part struct {
-	partition
-	records []*kgo.Record
-	bytes   int // of all
-	topics  int // how many get the same
+// todo is a part of which the records from at on are left to prepare, for so many
+// topics.
+type todo struct {
+	*part
+	at, topics int
 }
 
 // prepare begins to compress what the segment's client will send, where it may
@@ -76,7 +118,7 @@ func (s *Session) prepare(g *segment, before <-chan struct{}) (stop func()) {
 	known := s.topics[g.turn%IDs]
 	for _, p := range g.parts.all {
 		// The client still works on records for topics that it does not know yet.
-		if _, ok := known[p.topic]; ok {
+		if _, ok := known[p.topic]; ok && len(p.records) > 0 {
 			a.add(p)
 		}
 	}
@@ -84,67 +126,44 @@ func (s *Session) prepare(g *segment, before <-chan struct{}) (stop func()) {
 	return a.stop
 }
 
-// parts sorts records by partition. They come in runs.
-type parts struct {
-	all         []*part
-	byPartition map[partition]*part
-	last        *part
-}
-
-func (ps *parts) add(r *kgo.Record) {
-	if ps == nil {
-		return
-	}
-	if ps.last == nil || r.Topic != ps.last.topic || r.Partition != ps.last.index {
-		p := partition{r.Topic, r.Partition}
-		if ps.last = ps.byPartition[p]; ps.last == nil {
-			ps.last = &part{partition: p, topics: 1}
-			ps.byPartition[p] = ps.last
-			ps.all = append(ps.all, ps.last)
-		}
-	}
-	ps.last.records = append(ps.last.records, r)
-	ps.last.bytes += len(r.Key) + len(r.Value)
-}
-
 // add adds a part, unless there is one that looks the same: compressors know what
 // topics share. Where it is not the same it is compressed when it is sent.
 func (a *ahead) add(p *part) {
-	for _, o := range a.parts {
-		if o.bytes == p.bytes && len(o.records) == len(p.records) {
-			o.topics++
+	for _, t := range a.todo {
+		if t.bytes == p.bytes && len(t.records) == len(p.records) {
+			t.topics++
 			return
 		}
 	}
-	a.parts = append(a.parts, p)
+	a.todo = append(a.todo, &todo{p, 0, 1})
 }
 
 // run prepares the batches in the order in which they are sent: one of each
 // partition, then the next of each.
 func (a *ahead) run() {
 	defer close(a.done)
-	for len(a.parts) > 0 {
-		left := a.parts[:0]
-		for _, p := range a.parts {
+	for len(a.todo) > 0 {
+		left := a.todo[:0]
+		for _, t := range a.todo {
 			select {
 			case <-a.quit:
 				return
 			default:
 			}
 			n := 0
-			forget, full := a.compressor.Prepare(p.topics, func(dst []byte) []byte {
-				dst, n = appendBatch(dst, p.records, int(a.limit(p.topic)))
+			forget, full := a.compressor.Prepare(t.topics, func(dst []byte) []byte {
+				dst, n = appendBatch(dst, t.records[t.at:], int(a.limit(t.topic)))
 				return dst
 			})
 			if full {
 				return
 			}
 			a.forget = append(a.forget, forget)
-			if p.records = p.records[n:]; len(p.records) > 0 {
-				left = append(left, p)
+			if t.at += n; t.at < len(t.records) {
+				left = append(left, t)
 			}
 		}
-		a.parts = left
+		a.todo = left
 	}
 }
 

@@ -25,10 +25,13 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	s := newSession(cfg)
 	for i := range s.clients {
-		var err error
-		if s.clients[i], s.shares[i], err = s.newClient(i); err != nil {
+		cl, shares, err := s.newClient(i)
+		if err != nil {
 			s.closeClients()
 			return nil, s.openError(i, err)
+		}
+		if s.clients[i] = cl; shares {
+			s.parts[i] = newParts()
 		}
 	}
 	for i, cl := range s.clients {

@@ -27,7 +27,7 @@ type segment struct {
 
 	// Written by the former; read by the committer after it was handed over.
 	records  int
-	parts    *parts // nil where nothing is prepared
+	parts    *parts // nil where nothing is prepared; cleared by the flush
 	touched  bool   // group offsets were sent: the broker may know of the transaction though nothing is produced
 	producer int64  // the producer id and epoch that every record must carry
 	epoch    int16
@@ -157,9 +157,7 @@ func (s *Session) form() {
 		g := &segment{
 			turn: turn, client: s.clients[turn%IDs], entries: entries, flushed: make(chan struct{}), done: make(chan struct{}),
 			errs: make([]error, len(entries)), unacked: make(map[partition]int64), topics: make(map[string]struct{}),
-		}
-		if s.shares[turn%IDs] {
-			g.parts = &parts{byPartition: make(map[partition]*part)}
+			parts: s.parts[turn%IDs],
 		}
 		s.encode(g, before)
 		go s.flush(g, before)
@@ -271,6 +269,7 @@ func (s *Session) encode(g *segment, before <-chan struct{}) {
 // before are acknowledged: were they sent again, they would come behind.
 func (s *Session) flush(g *segment, before <-chan struct{}) {
 	defer close(g.done)
+	defer g.parts.clear()
 	defer s.prepare(g, before)()
 	s.send(g, before)
 	if err := g.failure(); err != nil {
@@ -387,7 +386,8 @@ func (s *Session) encodeEntry(ctx context.Context, g *segment, i int, e Entry) {
 		return
 	}
 	g.sent(rs)
+	acked := g.acked // bound once: it is one allocation
 	for _, r := range rs {
-		g.client.Produce(context.Background(), r, g.acked)
+		g.client.Produce(context.Background(), r, acked)
 	}
 }

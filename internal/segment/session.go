@@ -35,7 +35,7 @@ type Entry struct {
 type Session struct {
 	cfg       Config
 	clients   [IDs]*kgo.Client
-	shares    [IDs]bool          // whether the clients compress by Config.Shared
+	parts     [IDs]*parts        // of the segments of each client; nil where nothing is prepared
 	producers [IDs]int64         // producer ids of the clients when they were fenced
 	epochs    [IDs]int16         // and their epochs
 	base      context.Context    //nolint:containedctx // the life of the clients
