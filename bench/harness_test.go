@@ -257,8 +257,12 @@ func (f *feed) take(n int) []*flusso.Batch {
 }
 
 // steady makes measures longer: a writer that goes on and on has no first and no
-// last segment, which take some 100 ms with nothing beside them.
-func (e *env) steady() { e.measure = e.measure * 5 / 2 }
+// last segment, which take some 100 ms with nothing beside them. And it makes
+// more of them: where both sides take all cores, a neighbour shows most.
+func (e *env) steady() {
+	e.measure = e.measure * 5 / 2
+	e.pairs = e.pairs * 3 / 2
+}
 
 // calibrate returns how many batches a measure takes to last as long as it
 // should on the faster of the sides, by doing more and more of them.
