@@ -11,7 +11,8 @@ type Compressor interface {
 	// Prepare compresses what Compress will be called with for so many topics,
 	// the one whose records appendTo appends and others that the compressor
 	// knows to be alike. It is kept until all of them had it, or forget is
-	// called. It is full where so much is kept that nothing was done.
+	// called. It is full where nothing was done, since so much is kept or
+	// batches are too large to be.
 	Prepare(topics int, appendTo func([]byte) []byte) (forget func(), full bool)
 }
 

@@ -232,26 +232,25 @@ func (c *busy) Prepare(topics int, appendTo func([]byte) []byte) (forget func(),
 	return c.noted.Prepare(topics, appendTo)
 }
 
-// TestCloseWaitsForWhatIsPrepared: nothing of a session goes on behind its Close,
-// also not what was overtaken.
-func TestCloseWaitsForWhatIsPrepared(t *testing.T) {
+// TestWhatIsPreparedIsStillTheSessions: while records are prepared, also those that
+// were overtaken, their entry is not resolved, and Close does not return.
+func TestWhatIsPreparedIsStillTheSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, w world) {
 		c := &busy{on: make(chan struct{})}
 		s, l, hang, _ := held(t, w, segment.Entry{}, func(cfg *segment.Config) { cfg.Shared = c })
 		hang.Release()
-		l.wait(segment.IDs + 2)
-		if got := l.String(); got != "used used used used first second" {
-			t.Errorf("resolved %s", got)
-		}
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close(t.Context()) }()
 		synctest.Wait()
-		if len(closed) > 0 {
-			t.Error("Close returned while a batch was prepared")
+		if got := l.String(); got != "used used used used first" || len(closed) > 0 {
+			t.Errorf("while a batch of the second was prepared %s were resolved, closed: %v", got, len(closed) > 0)
 		}
 		close(c.on)
 		if err := <-closed; err != nil {
 			t.Error(err)
+		}
+		if got := l.String(); got != "used used used used first second" {
+			t.Errorf("resolved %s", got)
 		}
 	})
 }

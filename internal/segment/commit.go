@@ -19,7 +19,6 @@ func (s *Session) commit() {
 	for g := range s.formed {
 		<-g.flushed
 		s.settle(g)
-		<-g.done
 		s.mu.Lock()
 		s.inFlight--
 		s.mu.Unlock()
@@ -68,6 +67,7 @@ func (s *Session) settle(g *segment) {
 		s.fail(outcome, failed)
 		cause = s.cause() // one for all: the first
 	}
+	<-g.done // from here on what the entries hold may change
 	for i, e := range g.entries {
 		err := g.errs[i]
 		if err == nil && cause != nil {

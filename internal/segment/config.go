@@ -164,7 +164,7 @@ func (c Config) opts(i int) []kgo.Opt {
 		kgo.ConcurrentTransactionsBackoff(concurrentBackoff),
 		// Nothing leaves before the segment is whole: how it is cut into record
 		// batches depends on nothing but its records then, and is the same for
-		// topics that get the same.
+		// topics that get the same (unless the caller has zstd, say, and streams).
 		kgo.ManualFlushing(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),

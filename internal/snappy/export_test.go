@@ -21,3 +21,13 @@ func (c *Compressor) Kept() (remembered, prepared, batches int) {
 	defer c.memo.mu.Unlock()
 	return c.memo.held, c.memo.ahead, len(c.memo.byKey)
 }
+
+// Memory returns how many bytes the batches hold on to that are kept.
+func (c *Compressor) Memory() (n int) {
+	c.memo.mu.Lock()
+	defer c.memo.mu.Unlock()
+	for _, b := range c.memo.byKey {
+		n += cap(b.plain) + cap(b.packed)
+	}
+	return n
+}

@@ -20,8 +20,6 @@ const (
 	// many in a row of each period are remembered: topics take turns.
 	uselessMost   = 8
 	uselessPeriod = 8 * uselessMost
-	// mostFree bounds how many batches are kept for their buffers.
-	mostFree = 10
 	// keyBytes is of how many bytes a batch's key is made.
 	keyBytes = 512
 	// overtaken is how many keys are kept of batches that nobody had prepared.
@@ -31,6 +29,7 @@ const (
 var (
 	seed      = maphash.MakeSeed()
 	scratches = sync.Pool{New: func() any { return new([]byte) }}
+	batches   = sync.Pool{New: func() any { return new(batch) }} // of all sessions of the process: idle ones hold none
 )
 
 // memo has batches that are compressed, or in work. They are in it for topics
@@ -39,8 +38,7 @@ var (
 type memo struct {
 	mu      sync.Mutex
 	byKey   map[uint64]*batch
-	order   []*batch // those that are remembered, oldest first
-	free    []*batch
+	order   []*batch          // those that are remembered, oldest first
 	held    int               // bytes of those in order
 	ahead   int               // bytes of those that are prepared
 	missed  [overtaken]uint64 // keys of the newest batches that were not there
@@ -62,13 +60,7 @@ func key(src []byte, own []span) uint64 {
 
 // blank returns a batch to be laid out. It must be released.
 func (m *memo) blank() *batch {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	b := &batch{}
-	if n := len(m.free); n > 0 {
-		b = m.free[n-1]
-		m.free = m.free[:n-1]
-	}
+	b := batches.Get().(*batch)
 	b.users, b.topics, b.prepared, b.ready, b.good = 1, 0, false, make(chan struct{}), false
 	return b
 }
@@ -161,12 +153,12 @@ func (m *memo) hit(b *batch) {
 	}
 }
 
-// forget drops a batch that was prepared, unless that happened already: a batch
-// that is used again has another channel.
-func (m *memo) forget(b *batch, ready chan struct{}) {
+// forget drops the batch that was prepared by that key, unless it is gone: another
+// one of the key has another channel.
+func (m *memo) forget(key uint64, ready chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if b.ready == ready && b.topics > 0 && b.good {
+	if b := m.byKey[key]; b != nil && b.ready == ready {
 		m.dropLocked(b)
 	}
 }
@@ -190,9 +182,8 @@ func (m *memo) release(b *batch) {
 }
 
 func (m *memo) releaseLocked(b *batch) {
-	b.users--
-	if b.users == 0 && len(m.free) < mostFree {
-		m.free = append(m.free, b)
+	if b.users--; b.users == 0 && cap(b.plain) <= 2*mostBatch {
+		batches.Put(b)
 	}
 }
 

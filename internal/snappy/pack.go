@@ -17,6 +17,15 @@ func (b *batch) pack() bool {
 	return len(b.own) == 0 || b.find() && b.independent()
 }
 
+// fit empties the batch for so many bytes. Memory that is much too large for them
+// would be kept with it.
+func (b *batch) fit(size int) {
+	b.plain = b.plain[:0]
+	if cap(b.plain) > 2*size {
+		b.plain, b.packed = make([]byte, 0, size), nil
+	}
+}
+
 // maskSeed is another one in each process, so that no document is made to be like
 // a mask.
 var maskSeed = [32]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 16), rand.Uint64()), rand.Uint64()))

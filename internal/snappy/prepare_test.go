@@ -130,15 +130,35 @@ func TestWhatIsPreparedIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBePreparedIsCompressed: bytes that are no records, or too few.
+// TestWhatCannotBePreparedIsCompressed: bytes that are no records, too few, or too
+// many, behind which those of the same topic need not be tried.
 func TestWhatCannotBePreparedIsCompressed(t *testing.T) {
 	c := snappy.New(header, from)
-	for _, plain := range [][]byte{[]byte("few"), bytes.Repeat([]byte{0xff}, 1<<16), make([]byte, snappy.MostBatch+1)} {
-		if _, full := c.Prepare(2, appended(plain)); full {
-			t.Error("full")
+	for _, tt := range []struct {
+		plain []byte
+		full  bool
+	}{{[]byte("few"), false}, {bytes.Repeat([]byte{0xff}, 1<<16), false}, {make([]byte, snappy.MostBatch+1), true}} {
+		if _, full := c.Prepare(2, appended(tt.plain)); full != tt.full {
+			t.Errorf("%d bytes: full: %v", len(tt.plain), full)
 		}
 		kept(t, c, 0)
+		same(t, compress(t, c, tt.plain), tt.plain)
+	}
+}
+
+// TestSmallBatchesAreKeptInLittleMemory: not in that of large ones before them.
+func TestSmallBatchesAreKeptInLittleMemory(t *testing.T) {
+	c := snappy.New(header, from)
+	for range 3 {
+		plain := batch("a", 300, 10, 300)
+		c.Prepare(1, appended(plain))
 		same(t, compress(t, c, plain), plain)
+	}
+	for i := range 8 {
+		compress(t, c, batch("a", 1, 60+i, 100))
+	}
+	if remembered, _, n := c.Kept(); n < 4 || c.Memory() > 4*remembered {
+		t.Errorf("%d batches of %d bytes keep %d", n, remembered, c.Memory())
 	}
 }
 

@@ -57,7 +57,8 @@ func (c *Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFl
 	if c.header == "" || !c.memo.remember(key, b, len(src)) {
 		return compress(out, src), kgo.CodecSnappy
 	}
-	b.plain = append(b.plain[:0], src...)
+	b.fit(len(src))
+	b.plain = append(b.plain, src...)
 	good := b.pack()
 	if good {
 		out = b.with(out, src)
@@ -72,13 +73,16 @@ func (c *Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFl
 // Prepare compresses ahead of time what Compress will be called with for so many
 // topics, the one whose records appendTo appends and others that differ from it as
 // [New] says. It is kept until all of them had it, or forget is called. What was
-// compressed already is left alone. It is full where so much is kept that nothing
-// was done.
+// compressed already is left alone. It is full where nothing was done, since so
+// much is kept or batches are too large to be.
 func (c *Compressor) Prepare(topics int, appendTo func([]byte) []byte) (forget func(), full bool) {
 	forget = func() {}
 	b := c.memo.blank()
 	defer c.memo.release(b)
 	b.plain = appendTo(b.plain[:0])
+	if len(b.plain) > mostBatch {
+		return forget, true // as all of them will be
+	}
 	if !b.lay(b.plain, c.header, c.from) {
 		return forget, false
 	}
@@ -91,7 +95,7 @@ func (c *Compressor) Prepare(topics int, appendTo func([]byte) []byte) (forget f
 		b.own = b.own[:0] // nobody will put anything else in its place
 	}
 	c.memo.settle(b, b.pack())
-	return func() { c.memo.forget(b, ready) }, false
+	return func() { c.memo.forget(key, ready) }, false
 }
 
 // frame opens the framing that snappy has in Kafka, and a block in it: magic,
