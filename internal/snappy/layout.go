@@ -17,12 +17,11 @@ type batch struct {
 	at     []int  // where in it the own begin
 
 	// Of the memo, under its lock:
-	key      uint64
-	users    int  // who may use it, the memo among them
-	prepared bool // for so many topics that have not come to it yet:
-	topics   int
-	ready    chan struct{} // closed when it is packed, or could not be
-	good     bool          // it is; it can be read behind ready
+	key    uint64
+	users  int           // who may use it, the memo among them
+	topics int           // that it was prepared for and have not come to it; 0: it is remembered
+	ready  chan struct{} // closed when it is packed, or could not be
+	good   bool          // it is; it can be read behind ready
 }
 
 // A batch is compressed for itself where keeping it is not worth it, or would

@@ -59,9 +59,9 @@ func key(src []byte, own []span) uint64 {
 }
 
 // blank returns a batch to be laid out. It must be released.
-func (m *memo) blank() *batch {
+func blank() *batch {
 	b := batches.Get().(*batch)
-	b.users, b.topics, b.prepared, b.ready, b.good = 1, 0, false, make(chan struct{}), false
+	b.users, b.topics, b.ready, b.good = 1, 0, make(chan struct{}), false
 	return b
 }
 
@@ -102,7 +102,7 @@ func (m *memo) prepare(key uint64, b *batch, topics int) (taken, full bool) {
 	if slices.Contains(m.missed[:], key) || !m.takeLocked(key, b) {
 		return false, false
 	}
-	b.topics, b.prepared = topics, true
+	b.topics = topics
 	m.ahead += size
 	return true, false
 }
@@ -129,7 +129,7 @@ func (m *memo) settle(b *batch, good bool) {
 	switch {
 	case !good:
 		m.dropLocked(b)
-	case !b.prepared:
+	case b.topics == 0:
 		m.held += room(len(b.plain))
 		for m.held > rememberedBytes {
 			oldest := m.order[0]
@@ -146,10 +146,11 @@ func (m *memo) hit(b *batch) {
 	defer m.mu.Unlock()
 	m.hits++
 	m.useless = 0
-	if b.topics > 0 {
-		if b.topics--; b.topics == 0 {
-			m.dropLocked(b)
-		}
+	switch {
+	case b.topics == 1:
+		m.dropLocked(b)
+	case b.topics > 1:
+		b.topics--
 	}
 }
 
@@ -165,7 +166,7 @@ func (m *memo) forget(key uint64, ready chan struct{}) {
 
 func (m *memo) dropLocked(b *batch) {
 	delete(m.byKey, b.key)
-	if b.prepared {
+	if b.topics > 0 {
 		m.ahead -= room(len(b.plain))
 	} else if b.good {
 		m.held -= room(len(b.plain))

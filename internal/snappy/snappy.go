@@ -40,7 +40,7 @@ func New(header, from string) *Compressor {
 func (c *Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFlag) ([]byte, kgo.CompressionCodecType) {
 	dst.Grow(len(frame) + s2.MaxEncodedLen(len(src)))
 	out := dst.AvailableBuffer()
-	b := c.memo.blank()
+	b := blank()
 	defer c.memo.release(b)
 	if !b.lay(src, c.header, c.from) {
 		return compress(out, src), kgo.CodecSnappy
@@ -60,14 +60,11 @@ func (c *Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFl
 	b.fit(len(src))
 	b.plain = append(b.plain, src...)
 	good := b.pack()
-	if good {
-		out = b.with(out, src)
-	}
 	c.memo.settle(b, good)
 	if !good {
-		out = compress(out, src)
+		return compress(out, src), kgo.CodecSnappy
 	}
-	return out, kgo.CodecSnappy
+	return b.with(out, src), kgo.CodecSnappy
 }
 
 // Prepare compresses ahead of time what Compress will be called with for so many
@@ -77,7 +74,7 @@ func (c *Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFl
 // much is kept or batches are too large to be.
 func (c *Compressor) Prepare(topics int, appendTo func([]byte) []byte) (forget func(), full bool) {
 	forget = func() {}
-	b := c.memo.blank()
+	b := blank()
 	defer c.memo.release(b)
 	b.plain = appendTo(b.plain[:0])
 	if len(b.plain) > mostBatch {
