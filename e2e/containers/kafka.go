@@ -12,6 +12,7 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/modules/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // InnerAddr is where the broker's own tools reach it, for Exec:
@@ -140,7 +141,7 @@ func startKafka(opts ...Option) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ready = func(ctx context.Context) error { return ping(ctx, s.addr(), o.client) }
+	s.ready = func(ctx context.Context) error { return serving(ctx, s.addr(), o.client) }
 	if err := s.await(ctx); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.tail())
 	}
@@ -152,13 +153,26 @@ func envName(property string) string {
 	return "KAFKA_" + strings.ToUpper(strings.NewReplacer("_", "__", "-", "___", ".", "_").Replace(property))
 }
 
-func ping(ctx context.Context, addr string, opts []kgo.Opt) error {
+// serving returns nil once the broker leads everything that it has: one that
+// starts again answers before that.
+func serving(ctx context.Context, addr string, opts []kgo.Opt) error {
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr)}, opts...)...)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	return cl.Ping(ctx)
+	all, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	for _, t := range all.Topics {
+		for _, p := range t.Partitions {
+			if p.Leader < 0 || len(p.ISR) == 0 {
+				return fmt.Errorf("topic %s partition %d has no leader yet", *t.Topic, p.Partition)
+			}
+		}
+	}
+	return nil
 }
 
 // Addr is the broker's address, the same for its whole life.
