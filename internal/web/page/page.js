@@ -91,7 +91,7 @@ function morph(node, like) {
     if (have === at) at = at.nextSibling;
     else node.insertBefore(have, at);
     if (want.nodeType === Node.ELEMENT_NODE) morph(have, want);
-    else if (have.nodeValue !== want.nodeValue) have.nodeValue = want.nodeValue;
+    else if (have.nodeValue !== want.nodeValue && !telling.has(have)) have.nodeValue = want.nodeValue;
   }
   while (at) {
     const next = at.nextSibling;
@@ -104,19 +104,24 @@ function alike(a, b) {
   return !a.id && a.nodeName === b.nodeName && (a.nodeType !== Node.ELEMENT_NODE || a.classList[0] === b.classList[0]);
 }
 
+// telling has the words of buttons that say what became of a copy: an update
+// in these two seconds leaves them alone.
+const telling = new WeakSet();
+
 if (navigator.clipboard) {
   document.documentElement.classList.add("can-copy");
   document.addEventListener("click", async (event) => {
     const button = event.target.closest(".copy");
     if (!button) return;
     const word = button.firstChild;
+    telling.add(word);
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
       word.nodeValue = "Copied";
     } catch {
       word.nodeValue = "Select it";
     }
-    setTimeout(() => { word.nodeValue = "Copy"; }, 2000);
+    setTimeout(() => { telling.delete(word); word.nodeValue = "Copy"; }, 2000);
   });
 }
 
