@@ -68,3 +68,26 @@ func TestB12_AnEngineThatAnOperatorFencedGoesOn(t *testing.T) {
 		w.mark(s, 3)
 	})
 }
+
+// The newer writer's first commit is done, as far as it can tell, or almost, and
+// readers do not see it yet: the one that it overtook waits for that, and does not take
+// itself for one whose session was lost and who may open the next.
+func TestB12_AFencedWriterWaitsForWhatIsNotDecided(t *testing.T) {
+	story(t, []string{"audit", "search"}, nil, func(t *testing.T, w *caseWorld) {
+		zombie, newer := w.process("db:slot"), w.process("db:slot")
+		old, p := w.commits(zombie), w.commits(newer)
+		f := w.cluster.Fault(t, kmsg.EndTxn, kfaketest.Fault{Mode: kfaketest.Hang})
+		first, err := p.Submit(w.ctx(), toSinks(1, "search"))
+		w.do("submit", err)
+		<-f.Hit()
+		late, err := old.Submit(w.ctx(), toSinks(2, "audit"))
+		w.do("submit", err)
+		w.sleep(time.Second)
+		f.Release()
+		_, err = first.Wait(w.ctx())
+		w.do("publish", err)
+		if _, err := late.Wait(w.ctx()); !errors.Is(err, flusso.ErrFenced) {
+			t.Fatalf("got %v, want that it was fenced", err)
+		}
+	})
+}

@@ -446,18 +446,26 @@ func (se *session) judge(cause error) error {
 
 // newerEpoch returns the epoch of a newer writer that is on record in a lane,
 // 0 for none. It may be our own: a writer that opened while we had published
-// nothing yet counted on from the same tails.
+// nothing yet counted on from the same tails. While a lane ends in a transaction that is
+// not decided it is looked at again: a broker answers that a transaction is
+// committed before readers see it, so it may be the newer writer's.
 func (se *session) newerEpoch(ctx context.Context) (epoch uint64) {
-	tails, err := se.stream.store.Tails(ctx, se.stream.names.lanes)
-	if err != nil {
-		return 0
-	}
-	for l, t := range tails {
-		if t.Err == nil && t.Found && !se.wrote(l.Sink, t.Header) {
-			epoch = max(epoch, t.Header.Epoch)
+	for {
+		tails, err := se.stream.store.Tails(ctx, se.stream.names.lanes)
+		if err != nil {
+			return 0
+		}
+		undecided := false
+		for l, t := range tails {
+			undecided = undecided || t.Stable < t.High
+			if t.Found && !se.wrote(l.Sink, t.Header) {
+				epoch = max(epoch, t.Header.Epoch)
+			}
+		}
+		if epoch > 0 || !undecided || sleep(ctx, stablePoll) != nil {
+			return epoch
 		}
 	}
-	return epoch
 }
 
 // wrote reports whether an item is of this session or of one before it.

@@ -2,7 +2,9 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,7 +22,7 @@ type Item struct {
 }
 
 // Lane reads all that a read_committed consumer sees of a lane, from the log
-// start to the end at the call. Whatever the format does not allow fails the
+// start to the end at the call; what was acknowledged before is there. Whatever the format does not allow fails the
 // test: part of an item, a sequence with a hole, totals that do not add up, a
 // position that is there twice.
 func Lane(t testing.TB, addr string, lane topics.Lane) []Item {
@@ -31,14 +33,7 @@ func Lane(t testing.TB, addr string, lane topics.Lane) []Item {
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{lane.Topic(): {0: kgo.NewOffset().AtStart()}}),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
 	defer cl.Close()
-	ends, err := kadm.NewClient(cl).ListCommittedOffsets(ctx, lane.Topic())
-	if err != nil {
-		t.Fatal(err)
-	}
-	end, ok := ends.Lookup(lane.Topic(), 0)
-	if !ok || end.Err != nil {
-		t.Fatalf("end of topic %s: %v", lane.Topic(), end.Err)
-	}
+	end := committedEnd(ctx, t, kadm.NewClient(cl), lane.Topic())
 	starts, err := kadm.NewClient(cl).ListStartOffsets(ctx, lane.Topic())
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +42,7 @@ func Lane(t testing.TB, addr string, lane topics.Lane) []Item {
 
 	var out []Item
 	var records []*kgo.Record
-	for next := start.Offset; next < end.Offset; {
+	for next := start.Offset; next < end; {
 		fetches := cl.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			t.Fatalf("read topic %s: %v", lane.Topic(), err)
@@ -98,4 +93,34 @@ func Names(t testing.TB, pipeline, sink string) topics.Lane {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// committedEnd is where readers of committed data get to. A broker acknowledges
+// a commit some milliseconds before it shows it, so this waits for what is in
+// the log to be decided; not for long, since a transaction may be open on purpose.
+func committedEnd(ctx context.Context, t testing.TB, adm *kadm.Client, topic string) int64 {
+	t.Helper()
+	high := endOf(t, topic)(adm.ListEndOffsets(ctx, topic))
+	for patience := time.Now().Add(5 * time.Second); ; {
+		stable := endOf(t, topic)(adm.ListCommittedOffsets(ctx, topic))
+		if stable >= high || time.Now().After(patience) {
+			return stable
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("end of topic %s: %v", topic, context.Cause(ctx))
+		}
+	}
+}
+
+func endOf(t testing.TB, topic string) func(kadm.ListedOffsets, error) int64 {
+	return func(ends kadm.ListedOffsets, err error) int64 {
+		t.Helper()
+		end, found := ends.Lookup(topic, 0)
+		if err = errors.Join(err, end.Err); err != nil || !found {
+			t.Fatalf("end of topic %s: found %t, %v", topic, found, err)
+		}
+		return end.Offset
+	}
 }
