@@ -71,11 +71,24 @@ func (p *pipeline) write(workers int) (stop func() int64) {
 // document as it is published, and notes when one goes back [D4].
 type watched struct {
 	flusso.Stream
+	index string // whose documents count
 	mu    sync.Mutex
 	newer map[string]int64
 	back  []string
 	rows  int // from snapshots
 	marks int // that end them
+}
+
+// at returns how many documents are in state n.
+func (w *watched) at(n int64) (documents int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, now := range w.newer {
+		if now == n {
+			documents++
+		}
+	}
+	return documents
 }
 
 func (w *watched) Commits(ctx context.Context) (flusso.Producer[flusso.Commit], error) {
@@ -102,7 +115,7 @@ func (p *watchedProducer) Submit(ctx context.Context, c flusso.Commit) (*flusso.
 			if !b.Live() && e.Op == flusso.Upsert {
 				p.w.rows++
 			}
-			if e.Op != flusso.Upsert || e.Index != "public.accounts" {
+			if e.Op != flusso.Upsert || e.Index != p.w.index {
 				continue
 			}
 			var id int
@@ -124,7 +137,7 @@ func (p *watchedProducer) Submit(ctx context.Context, c flusso.Commit) (*flusso.
 func TestD4_SnapshotsWhileWritesRun(t *testing.T) {
 	p := newPipeline(t, accounts)
 	p.cfg.ChunkRows = 150
-	w := &watched{newer: make(map[string]int64)}
+	w := &watched{index: "public.accounts", newer: make(map[string]int64)}
 	p.wrap = func(s flusso.Stream) flusso.Stream { w.Stream = s; return w }
 	stop := p.write(4)
 	p.start()

@@ -75,7 +75,7 @@ func parseFeed(data []byte) (m feedMessage, err error) {
 
 const (
 	statusEvery = 5 * time.Second        // well within any sane wal_sender_timeout
-	askEvery    = 100 * time.Millisecond // while a chunk waits for the feed
+	askEvery    = 100 * time.Millisecond // while a chunk, or all snapshots, wait for the feed
 )
 
 // loop decides the order of everything that is published: see [window]. It never
@@ -114,7 +114,7 @@ func (s *session) loop(ctx context.Context) error {
 		case <-status.C:
 			err = s.status(ctx, false)
 		case <-ask.C:
-			if s.window.chunk != nil && len(s.queue) == 0 {
+			if (s.window.chunk != nil || s.passed < s.begin) && len(s.queue) == 0 {
 				err = s.status(ctx, true)
 			}
 			s.publishIdle()
@@ -164,10 +164,13 @@ func (s *session) handle(ctx context.Context, m feedMessage) error {
 	return nil
 }
 
-// pass notes that every commit record below l is queued, and lets a chunk go
-// that waited for it.
+// pass notes that every commit record below l is queued, and lets go what
+// waited for it: the snapshots, and a chunk.
 func (s *session) pass(l pglogrepl.LSN) {
 	if l > s.passed {
+		if s.passed < s.begin && l >= s.begin {
+			close(s.caughtUp)
+		}
 		s.passed = l
 	}
 	if c := s.window.chunk; c != nil && s.passed >= c.upTo {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
+
 	flusso "github.com/flusso/flusso-kafka"
 )
 
@@ -99,6 +101,9 @@ func (s *session) serveRequests(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := s.catchUp(ctx, conn); err != nil {
+		return err
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,6 +117,22 @@ func (s *session) serveRequests(ctx context.Context) error {
 		if err := s.serve(ctx, &snapshotReader{conn: conn, session: s}, waiting); err != nil {
 			return err
 		}
+	}
+}
+
+// catchUp returns when the feed shows nothing any more that the lanes may hold from
+// an earlier session. Such a change is dropped when it is published, so it must not take
+// the place of a snapshot's row: the lanes have it before the snapshot's mark, and a
+// sink would remove it. It costs no time, since no chunk is published before that.
+func (s *session) catchUp(ctx context.Context, conn *pgx.Conn) error {
+	if err := makeLogVisible(ctx, conn); err != nil {
+		return err
+	}
+	select {
+	case <-s.caughtUp:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

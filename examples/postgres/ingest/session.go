@@ -42,6 +42,8 @@ type session struct {
 	window    window
 	unseen    map[uint32]struct{} // published transactions that no snapshot is known to see
 	passed    pglogrepl.LSN       // every commit record below it is published or queued
+	begin     pglogrepl.LSN       // commit records of what the lanes held before this session lie below it
+	caughtUp  chan struct{}       // closed once begin is passed; fixed once open returns
 	idle      pglogrepl.LSN       // passed at the last keepalive: may be published as a position
 	idleAt    time.Time
 	last      flusso.Position // newest position queued
@@ -102,7 +104,7 @@ func (s *Source) session(ctx context.Context, stream flusso.Stream) error {
 		src: s, cfg: &s.cfg, log: s.log, stream: stream, sinks: stream.Sinks(),
 		nudge: make(chan struct{}, 1), relations: make(map[uint32]*relation), reread: make(rereads), unseen: make(map[uint32]struct{}),
 		messages: make(chan feedMessage, 64), out: make(chan outgoing, 8), pending: make(chan pendingPublish, 1024),
-		commands: make(chan command), marks: make(chan flusso.Position, 1), asked: newInbox(),
+		commands: make(chan command), marks: make(chan flusso.Position, 1), asked: newInbox(), caughtUp: make(chan struct{}),
 	}
 	defer se.close(ctx)
 	if err := se.open(ctx); err != nil {
@@ -157,6 +159,10 @@ func (s *session) open(ctx context.Context) error {
 	}
 	if s.commits, err = s.stream.Commits(ctx); err != nil {
 		return fmt.Errorf("take the writer's lease: %w", err)
+	}
+	// Behind the lease: no other session adds to the lanes from here on.
+	if s.begin, err = endOfLog(ctx, s.rows.conn); err != nil {
+		return err
 	}
 	if s.requests, err = s.stream.Requests().Producer(ctx); err != nil {
 		return fmt.Errorf("open the request lane: %w", err)

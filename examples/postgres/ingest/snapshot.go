@@ -191,12 +191,19 @@ func (sr *snapshotReader) read(ctx context.Context, t *table, last [][]byte) (p 
 	if err != nil {
 		return page{}, err
 	}
-	// The feed shows only what is on disk, and so far nothing may make the
-	// server write that: a tiny commit does.
-	if _, err := sr.conn.Exec(ctx, "SELECT pg_logical_emit_message(true, 'flusso', '')"); err != nil {
+	if err := makeLogVisible(ctx, sr.conn); err != nil {
 		return page{}, err
 	}
 	return p, nil
+}
+
+// makeLogVisible has the feed pass what the log has so far: it shows only what
+// is on disk, and nothing may make the server write that. A tiny commit does.
+func makeLogVisible(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, "SELECT pg_logical_emit_message(true, 'flusso', '')"); err != nil {
+		return fmt.Errorf("have the source write its log: %w", err)
+	}
+	return nil
 }
 
 func (sr *snapshotReader) query(t *table, last [][]byte) string {

@@ -189,5 +189,14 @@ func (s *Source) slotPosition(ctx context.Context, q querier) (pglogrepl.LSN, er
 	return lsn(text)
 }
 
+// endOfLog lies above every commit record that a feed can have shown so far.
+func endOfLog(ctx context.Context, q querier) (pglogrepl.LSN, error) {
+	var text string
+	if err := q.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
+		return 0, fmt.Errorf("look where the source's log ends: %w", err)
+	}
+	return lsn(text)
+}
+
 // lsnOf is for messages: people compare it with pg_replication_slots.
 func lsnOf(p flusso.Position) pglogrepl.LSN { return pglogrepl.LSN(p) }

@@ -30,8 +30,9 @@ import (
 //     [session.complete]) is dropped from the chunk in any case: which of the two
 //     reads was later is not known, and the one that was published is followed by all that it lacks.
 //
-// The mark that opens a snapshot in a lane comes before the window opens, so a
-// row that is dropped has been published behind the mark.
+// The mark that opens a snapshot in a lane comes before the window opens, and no
+// snapshot begins before the feed shows only what the lanes do not hold yet (see
+// [session.catchUp]), so a row that is dropped has been published behind the mark.
 //
 // Memory: as soon as S is known only rows touched by transactions that are not in it are
 // noted. However far behind the feed is, these are the few that committed while the
