@@ -298,7 +298,9 @@ func (s *session) touch(d touched) {
 // changes that this state contains already: publishing those would go back in
 // time [D4]. So every later change of a document that was read is read again,
 // until the feed has passed the log position that the read was at: see
-// [rereads].
+// [rereads]. That is forgotten with the session: where sinks acked such a
+// row, and the next session goes on behind it, the changes up to that position
+// take the row back, and forward again.
 //
 // The read must see the change itself, which is committed but, for a moment,
 // may be invisible (its session is still waiting for a synchronous standby, or
