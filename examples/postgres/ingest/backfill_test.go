@@ -79,6 +79,10 @@ type watched struct {
 	marks int // that end them
 }
 
+func newWatched(index string) *watched {
+	return &watched{index: index, newer: make(map[string]int64)}
+}
+
 // at returns how many documents are in state n.
 func (w *watched) at(n int64) (documents int) {
 	w.mu.Lock()
@@ -137,7 +141,7 @@ func (p *watchedProducer) Submit(ctx context.Context, c flusso.Commit) (*flusso.
 func TestD4_SnapshotsWhileWritesRun(t *testing.T) {
 	p := newPipeline(t, accounts)
 	p.cfg.ChunkRows = 150
-	w := &watched{index: "public.accounts", newer: make(map[string]int64)}
+	w := newWatched("public.accounts")
 	p.wrap = func(s flusso.Stream) flusso.Stream { w.Stream = s; return w }
 	stop := p.write(4)
 	p.start()

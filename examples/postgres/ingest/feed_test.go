@@ -204,7 +204,7 @@ func (p *pipeline) drain(name string) {
 // later state than the changes that follow in the feed.
 func TestD4_IncompleteRowsNeverGoBack(t *testing.T) {
 	p := newPipeline(t, accounts)
-	w := &watched{newer: make(map[string]int64)}
+	w := newWatched("public.accounts")
 	p.wrap = func(s flusso.Stream) flusso.Stream { w.Stream = s; return w }
 	p.start()
 	p.equal()
@@ -237,7 +237,7 @@ func TestD4_IncompleteRowsNeverGoBack(t *testing.T) {
 // sessions see it: a snapshot that is taken meanwhile does not have it.
 func TestD4_CommittedButNotYetVisible(t *testing.T) {
 	p := newPipeline(t, accounts)
-	w := &watched{newer: make(map[string]int64)}
+	w := newWatched("public.accounts")
 	p.wrap = func(s flusso.Stream) flusso.Stream { w.Stream = s; return w }
 	p.start()
 	p.equal()

@@ -17,7 +17,7 @@ func TestD1_ASnapshotHasTheRowsThatTheFeedReplays(t *testing.T) {
 		CREATE TABLE notes (id int PRIMARY KEY, n bigint NOT NULL, big text);
 		ALTER TABLE notes ALTER big SET STORAGE EXTERNAL;
 		INSERT INTO notes SELECT g, 0, repeat('b', 3000) FROM generate_series(1, %d) g`, rows))
-	w := &watched{index: "public.notes", newer: make(map[string]int64)}
+	w := newWatched("public.notes")
 	p.wrap = func(s flusso.Stream) flusso.Stream { w.Stream = s; return w }
 	p.start()
 	p.answered(2)
