@@ -26,11 +26,13 @@ type batch struct {
 
 // A batch is compressed for itself where keeping it is not worth it, or would
 // take the room of too many others, and where more than one byte in so many is
-// its own: those are not compressed.
+// its own: those are not compressed. What is own must also be long enough for a
+// mask that is like nothing else.
 const (
 	leastBatch = 4 << 10
 	mostBatch  = 4 << 20
 	mostOwn    = 32
+	leastOwn   = 16
 )
 
 // lay finds what src, a sequence of records, has for itself: what follows from
@@ -58,6 +60,9 @@ func (b *batch) lay(src []byte, header, from string) bool {
 			continue // the number of headers comes last: there are none
 		}
 		if i := ownFrom(src[start:at], header, from); i >= 0 {
+			if at-start-i < leastOwn {
+				return false
+			}
 			b.own = append(b.own, span{start + i, at})
 			bytesOwn += at - start - i
 		}

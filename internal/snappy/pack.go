@@ -8,13 +8,22 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// pack compresses the batch with the mask in place of what is its own. It is
-// false where the mask did not do: the bytes are not in the block as they are, or
-// something in the block is copied from them.
+// pack compresses the batch with masks in place of what is its own. It is false
+// where they did not do: too few bytes are left for fences, or the masks are not in
+// the block as they are.
+//
+// That nothing but the masks depends on them follows from how they are made, for
+// a compressor that copies no less than four bytes. A mask has fences, bytes that
+// the batch has nowhere else, at both ends and in each fourth place: any four bytes
+// that reach into a mask have one, and so would what is copied from them, which
+// could only be in a mask again. But a mask that stands in the block as it is, was
+// not copied. (Its other bytes are at random: nothing else is taken for it.)
 func (b *batch) pack() bool {
-	b.mask()
+	if len(b.own) > 0 && !b.mask() {
+		return false
+	}
 	b.packed = s2.EncodeSnappy(b.packed[:cap(b.packed)], b.plain)
-	return len(b.own) == 0 || b.find() && b.independent()
+	return b.find()
 }
 
 // fit empties the batch for so many bytes. Memory that is much too large for them
@@ -26,22 +35,64 @@ func (b *batch) fit(size int) {
 	}
 }
 
-// maskSeed is another one in each process, so that no document is made to be like
-// a mask.
+// maskSeed is another one in each process, so that nothing is made to be like a mask.
 var maskSeed = [32]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 16), rand.Uint64()), rand.Uint64()))
 
-// mask overwrites what is own by bytes at random, above those of ASCII. What
-// ends up next to what, decides whether a match goes on into the mask: so the
-// first and the last byte of one are others than those of the masks before it.
-func (b *batch) mask() {
+// mask overwrites what is own. It is false where too few bytes are left for fences.
+//
+// What stands before and behind a mask is often the same as with one before. Where
+// their first or last bytes are the same, too, a copy would go on into them: so there are
+// as many different ones as there can be.
+func (b *batch) mask() bool {
+	var left [256]byte
+	fences := b.unused(left[:0])
+	if len(fences) < leastFences {
+		return false
+	}
 	rng := rand.NewChaCha8(maskSeed)
 	for i, o := range b.own {
-		m := b.plain[o.start:o.end]
+		m, fence := b.plain[o.start:o.end], fences[i%len(fences)]
 		_, _ = rng.Read(m) // it never fails
-		for j := range m {
-			m[j] |= 0x80
+		for j := 0; j < len(m); j += 4 {
+			m[j] = fence
 		}
-		m[0], m[len(m)-1] = 0x80|byte(i), 0x80|byte(i)
+		m[len(m)-1] = fence
+	}
+	return true
+}
+
+const leastFences = 2
+
+// unused appends the bytes from 0x80 on that nothing holds but what is own. Text
+// leaves many of them, and is looked through eight bytes at a time.
+func (b *batch) unused(out []byte) []byte {
+	var used [256]bool
+	at := 0
+	for _, o := range b.own {
+		note(&used, b.plain[at:o.start])
+		at = o.end
+	}
+	note(&used, b.plain[at:])
+	for c := 0x80; c <= 0xff; c++ {
+		if !used[c] {
+			out = append(out, byte(c))
+		}
+	}
+	return out
+}
+
+func note(used *[256]bool, s []byte) {
+	const word, high = 8, 0x8080808080808080
+	for ; len(s) >= word; s = s[word:] {
+		if binary.LittleEndian.Uint64(s)&high == 0 {
+			continue
+		}
+		for _, c := range s[:word] {
+			used[c] = true
+		}
+	}
+	for _, c := range s {
+		used[c] = true
 	}
 }
 
@@ -58,33 +109,4 @@ func (b *batch) find() bool {
 		from += i + o.end - o.start
 	}
 	return true
-}
-
-// independent proves that nothing in the block but the masks themselves depends
-// on them: with each of their bits turned over, in the block and in what it was
-// made from, the one still comes to the other. Where all that was turned over
-// stands in literals, each byte of it comes to one byte of a mask and there are as
-// many of these, so that they correspond in order, and no other byte is copied
-// from one. Were it in the place of an element's tag instead, which takes bytes
-// that happen to be those of a mask, what follows would have to come out the same
-// from other elements.
-func (b *batch) independent() bool {
-	for i, o := range b.own {
-		invert(b.plain[o.start:o.end])
-		invert(b.packed[b.at[i] : b.at[i]+o.end-o.start])
-	}
-	scratch := scratches.Get().(*[]byte)
-	defer scratches.Put(scratch)
-	got, err := s2.Decode((*scratch)[:cap(*scratch)], b.packed)
-	if err != nil {
-		return false
-	}
-	*scratch = got
-	return bytes.Equal(got, b.plain)
-}
-
-func invert(bits []byte) {
-	for i := range bits {
-		bits[i] = ^bits[i]
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/s2"
+	"pgregory.net/rapid"
 )
 
 // laid is a batch with two ranges of its own among bytes that compress.
@@ -38,20 +39,74 @@ func TestMaskCanBeReplaced(t *testing.T) {
 	}
 }
 
-// TestMaskThatIsCopiedIsRefused: where records hold the bytes of a mask, those
-// behind it are copied from the mask, and the mask behind them is a copy of them:
-// replaced, it would take them with it.
-func TestMaskThatIsCopiedIsRefused(t *testing.T) {
-	mask := make([]byte, 96)
-	_, _ = rand.NewChaCha8(maskSeed).Read(mask)
-	for i := range mask {
-		mask[i] |= 0x80
+// TestMaskIsLikeNothingElse: where records hold the bytes of masks, others are
+// taken for their fences; with too few that are left the batch is refused.
+func TestMaskIsLikeNothingElse(t *testing.T) {
+	src, own := laid(96)
+	masks := &batch{own: own, plain: bytes.Clone(src)}
+	if !masks.mask() {
+		t.Fatal("no fence is left")
 	}
-	for name, at := range map[string]int{"before the mask": 500, "behind the mask": 4000} {
-		src, own := laid(96)
-		copy(src[at:], mask[1:95]) // but for its first and last byte, which have a meaning
-		if b := (&batch{own: own, plain: src}); b.pack() {
-			t.Errorf("%s: a batch was packed whose records depend on the mask", name)
+	for i, o := range own {
+		copy(src[500+100*i:], masks.plain[o.start:o.end])
+		copy(src[4000+100*i:], masks.plain[o.start+1:o.end])
+	}
+	left := (&batch{own: own, plain: src}).unused(nil)
+	for len(left) > 0 {
+		b := &batch{own: own, plain: bytes.Clone(src)}
+		packed, want := b.pack(), len(left) >= leastFences
+		if packed != want || packed && !b.independent() {
+			t.Fatalf("with %d fences left: packed %t, want %t, and nothing to depend on a mask", len(left), packed, want)
 		}
+		src[9000+len(left)] = left[0]
+		left = left[1:]
+	}
+}
+
+// TestNothingDependsOnAMask: what is packed comes back whatever is put in place of
+// the masks, also where contents are made of what masks are made of.
+func TestNothingDependsOnAMask(t *testing.T) {
+	packed, all := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		alphabet := rapid.SliceOfN(rapid.OneOf(rapid.Byte(), rapid.ByteMin(0x80)), 1, 130).Draw(t, "alphabet")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		b := &batch{}
+		for range rapid.IntRange(1, 60).Draw(t, "records") {
+			for range rapid.SampledFrom([]int{0, 1, 3, 50, 700}).Draw(t, "size") {
+				b.plain = append(b.plain, alphabet[rng.IntN(len(alphabet))])
+			}
+			start := len(b.plain)
+			b.plain = append(b.plain, make([]byte, rapid.IntRange(leastOwn, 2*leastOwn).Draw(t, "own"))...)
+			b.own = append(b.own, span{start, len(b.plain)})
+		}
+		if all++; b.pack() {
+			packed++
+			if !b.independent() {
+				t.Fatal("something depends on a mask")
+			}
+		}
+	})
+	if packed < all/10 {
+		t.Errorf("only %d of %d batches were packed at all", packed, all)
+	}
+}
+
+// independent proves for one block, without regard to how it was made, that
+// nothing in it but the masks themselves depends on them: with each of their bits
+// turned over, in the block and in what it was made from, the one still comes to the
+// other.
+func (b *batch) independent() bool {
+	plain, packed := bytes.Clone(b.plain), bytes.Clone(b.packed)
+	for i, o := range b.own {
+		invert(plain[o.start:o.end])
+		invert(packed[b.at[i] : b.at[i]+o.end-o.start])
+	}
+	got, err := s2.Decode(nil, packed)
+	return err == nil && bytes.Equal(got, plain)
+}
+
+func invert(bits []byte) {
+	for i := range bits {
+		bits[i] = ^bits[i]
 	}
 }
