@@ -64,7 +64,7 @@ func (b *batch) mask() bool {
 const leastFences = 2
 
 // unused appends the bytes from 0x80 on that nothing holds but what is own. Text
-// leaves many of them, and is looked through eight bytes at a time.
+// leaves many of them, and is looked through 32 bytes at a time.
 func (b *batch) unused(out []byte) []byte {
 	var used [256]bool
 	at := 0
@@ -82,14 +82,16 @@ func (b *batch) unused(out []byte) []byte {
 }
 
 func note(used *[256]bool, s []byte) {
-	const word, high = 8, 0x8080808080808080
-	for ; len(s) >= word; s = s[word:] {
-		if binary.LittleEndian.Uint64(s)&high == 0 {
-			continue
+	const high = 0x8080808080808080
+	for len(s) >= 32 {
+		ascii := (binary.LittleEndian.Uint64(s)|binary.LittleEndian.Uint64(s[8:])|
+			binary.LittleEndian.Uint64(s[16:])|binary.LittleEndian.Uint64(s[24:]))&high == 0
+		if !ascii {
+			for _, c := range s[:32] {
+				used[c] = true
+			}
 		}
-		for _, c := range s[:word] {
-			used[c] = true
-		}
+		s = s[32:]
 	}
 	for _, c := range s {
 		used[c] = true
