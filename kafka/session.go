@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/segment"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/offsets"
@@ -435,7 +436,7 @@ func (se *session) judge(cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(s.life, settleTimeout)
 	defer cancel()
-	if newer := se.newerEpoch(ctx); newer > 0 {
+	if newer := se.newerEpoch(ctx, kafkaerr.Classify(cause) == kafkaerr.Fenced); newer > 0 {
 		cause = errors.Join(&flusso.FencedError{
 			Lease: "writer of pipeline " + s.cfg.Pipeline, Epoch: se.epoch, Newer: newer,
 		}, cause)
@@ -446,23 +447,22 @@ func (se *session) judge(cause error) error {
 
 // newerEpoch returns the epoch of a newer writer that is on record in a lane,
 // 0 for none. It may be our own: a writer that opened while we had published
-// nothing yet counted on from the same tails. While a lane ends in a transaction that is
-// not decided it is looked at again: a broker answers that a transaction is
-// committed before readers see it, so it may be the newer writer's.
-func (se *session) newerEpoch(ctx context.Context) (epoch uint64) {
+// nothing yet counted on from the same tails.
+//
+// Of a session that was fenced, or timed out, no transaction is open any more. While
+// one is, it may be the newer writer's, since a broker answers that it is committed before
+// readers see it: then the lanes are looked at again.
+func (se *session) newerEpoch(ctx context.Context, fenced bool) (epoch uint64) {
 	for {
 		tails, err := se.stream.store.Tails(ctx, se.stream.names.lanes)
-		if err != nil {
-			return 0
-		}
-		undecided := false
+		undecided := err != nil
 		for l, t := range tails {
-			undecided = undecided || t.Stable < t.High
+			undecided = undecided || t.Err != nil || t.Stable < t.High
 			if t.Found && !se.wrote(l.Sink, t.Header) {
 				epoch = max(epoch, t.Header.Epoch)
 			}
 		}
-		if epoch > 0 || !undecided || sleep(ctx, stablePoll) != nil {
+		if epoch > 0 || !fenced || !undecided || sleep(ctx, stablePoll) != nil {
 			return epoch
 		}
 	}

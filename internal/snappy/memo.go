@@ -27,8 +27,9 @@ const (
 )
 
 var (
-	seed    = maphash.MakeSeed()
-	batches = sync.Pool{New: func() any { return new(batch) }} // of all sessions of the process: idle ones hold none
+	seed      = maphash.MakeSeed()
+	scratches = sync.Pool{New: func() any { return new([]byte) }}
+	batches   = sync.Pool{New: func() any { return new(batch) }} // of all sessions of the process: idle ones hold none
 )
 
 // memo has batches that are compressed, or in work. They are in it for topics

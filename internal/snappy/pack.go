@@ -9,21 +9,25 @@ import (
 )
 
 // pack compresses the batch with masks in place of what is its own. It is false
-// where they did not do: too few bytes are left for fences, or the masks are not in
-// the block as they are.
+// where they did not do: too few bytes are left for fences, the masks are not in the
+// block as they are, or something in the block depends on them.
 //
-// That nothing but the masks depends on them follows from how they are made, for
-// a compressor that copies no less than four bytes. A mask has fences, bytes that
-// the batch has nowhere else, at both ends and in each fourth place: any four bytes
-// that reach into a mask have one, and so would what is copied from them, which
-// could only be in a mask again. But a mask that stands in the block as it is, was
-// not copied. (Its other bytes are at random: nothing else is taken for it.)
+// A mask has a fence, a byte that the batch has nowhere but in masks, at both ends and
+// in each fourth place. What a compressor copies is no less than four bytes: what
+// reaches into a mask has its fence. Where no two masks have the same, nothing in the
+// batch is like any four bytes that reach into one: no mask is copied or copied from, but
+// stands in one literal. Else a copy may go on into the first byte of a mask, and the
+// tag of what follows be taken for it: then it is proved that nothing depends on masks.
+// (Bytes between fences are at random: nothing else is taken for them.)
 func (b *batch) pack() bool {
-	if len(b.own) > 0 && !b.mask() {
-		return false
+	fences := len(b.own)
+	if fences > 0 {
+		if fences = b.mask(); fences < leastFences {
+			return false
+		}
 	}
 	b.packed = s2.EncodeSnappy(b.packed[:cap(b.packed)], b.plain)
-	return b.find()
+	return b.find() && (fences >= len(b.own) || b.independent())
 }
 
 // fit empties the batch for so many bytes. Memory that is much too large for them
@@ -38,27 +42,28 @@ func (b *batch) fit(size int) {
 // maskSeed is another one in each process, so that nothing is made to be like a mask.
 var maskSeed = [32]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 16), rand.Uint64()), rand.Uint64()))
 
-// mask overwrites what is own. It is false where too few bytes are left for fences.
+// mask overwrites what is own, and returns how many fences there are: what is own is
+// left alone where these are less than leastFences.
 //
 // What stands before and behind a mask is often the same as with one before. Where
-// their first or last bytes are the same, too, a copy would go on into them: so there are
-// as many different ones as there can be.
-func (b *batch) mask() bool {
+// their fences are the same, too, a copy would go on into them, so there are as many
+// different ones as there can be.
+func (b *batch) mask() (fences int) {
 	var left [256]byte
-	fences := b.unused(left[:0])
-	if len(fences) < leastFences {
-		return false
+	unused := b.unused(left[:0])
+	if len(unused) < leastFences {
+		return len(unused)
 	}
 	rng := rand.NewChaCha8(maskSeed)
 	for i, o := range b.own {
-		m, fence := b.plain[o.start:o.end], fences[i%len(fences)]
+		m, fence := b.plain[o.start:o.end], unused[i%len(unused)]
 		_, _ = rng.Read(m) // it never fails
 		for j := 0; j < len(m); j += 4 {
 			m[j] = fence
 		}
 		m[len(m)-1] = fence
 	}
-	return true
+	return len(unused)
 }
 
 const leastFences = 2
@@ -111,4 +116,33 @@ func (b *batch) find() bool {
 		from += i + o.end - o.start
 	}
 	return true
+}
+
+// independent proves that nothing in the block but the masks themselves depends
+// on them: with each of their bits turned over, in the block and in what it was
+// made from, the one still comes to the other. Where all that was turned over
+// stands in literals, each byte of it comes to one byte of a mask and there are as
+// many of these, so that they correspond in order, and no other byte is copied
+// from one. Were it in the place of an element's tag instead, which takes bytes
+// that happen to be those of a mask, what follows would have to come out the same
+// from other elements.
+func (b *batch) independent() bool {
+	for i, o := range b.own {
+		invert(b.plain[o.start:o.end])
+		invert(b.packed[b.at[i] : b.at[i]+o.end-o.start])
+	}
+	scratch := scratches.Get().(*[]byte)
+	defer scratches.Put(scratch)
+	got, err := s2.Decode((*scratch)[:cap(*scratch)], b.packed)
+	if err != nil {
+		return false
+	}
+	*scratch = got
+	return bytes.Equal(got, b.plain)
+}
+
+func invert(bits []byte) {
+	for i := range bits {
+		bits[i] = ^bits[i]
+	}
 }

@@ -101,14 +101,16 @@ func (s *session) serveRequests(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := s.catchUp(ctx, conn); err != nil {
-		return err
-	}
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.asked.more:
+		}
+		if first {
+			if err := s.catchUp(ctx, conn); err != nil {
+				return err
+			}
 		}
 		waiting := s.asked.take()
 		if len(waiting) == 0 {

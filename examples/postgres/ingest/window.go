@@ -30,6 +30,9 @@ import (
 //     [session.complete]) is dropped from the chunk in any case: which of the two
 //     reads was later is not known, and the one that was published is followed by all that it lacks.
 //
+// It holds within a session: what was read from tables is forgotten with it, see
+// [session.complete].
+//
 // The mark that opens a snapshot in a lane comes before the window opens, and no
 // snapshot begins before the feed shows only what the lanes do not hold yet (see
 // [session.catchUp]), so a row that is dropped has been published behind the mark.
