@@ -305,8 +305,8 @@ func without(h Header, payload uint64) Totals {
 // two can anything have been committed.
 func (s *Store) Apply(ctx context.Context, m Move) error {
 	op := fmt.Sprintf("commit offset %s to group %s", m.Offset, m.Lane.Group())
-	// A broker that could not replicate a commit in time refuses it, and may
-	// have written it all the same.
+	// A broker that could not replicate a commit in time, or stopped to be the
+	// coordinator before it had, refuses it, and may have written it all the same.
 	maybe := false
 	fail := func(err error) error {
 		if maybe {
@@ -329,7 +329,7 @@ func (s *Store) Apply(ctx context.Context, m Move) error {
 			return &MovedError{Lane: m.Lane, Planned: m.Before, Now: now}
 		}
 		lost, err := s.commit(ctx, m)
-		maybe = maybe || errors.Is(err, kerr.CoordinatorNotAvailable)
+		maybe = maybe || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.NotCoordinator)
 		switch {
 		case err == nil:
 			return s.confirm(ctx, m)

@@ -98,21 +98,24 @@ func TestPlanSkipBehindACutItem(t *testing.T) {
 }
 
 // TestApplyRefusedButCarriedOut: a broker that cannot replicate a commit in time
-// says that the coordinator is not available, and may have written it. The
-// move is then made, and neither made twice nor called somebody else's.
+// says that the coordinator is not available, or that it is not the coordinator
+// any more, and may have written it. The move is then made, and neither made twice nor
+// called somebody else's.
 func TestApplyRefusedButCarriedOut(t *testing.T) {
-	for _, times := range []int{1, 3} {
-		c := newCluster(t)
-		s := newScribe(t, c, "audit")
-		s.segment(true, live(10, 2), live(20, 3))
-		store := offsets.New(c.Client(t))
-		skip := must(store.PlanSkip(within(t), s.lane))(t)
-		c.Fault(t, kmsg.OffsetCommit, kfaketest.Fault{After: true, Times: times, Code: kerr.CoordinatorNotAvailable})
-		if err := store.Apply(within(t), skip.Move); err != nil {
-			t.Errorf("%d times: %v", times, err)
-		}
-		if d, _ := start(t, store, s.lane); d.Err != nil || d.Offset != skip.Item.Next() {
-			t.Errorf("%d times: got %+v", times, d)
+	for _, code := range []error{kerr.CoordinatorNotAvailable, kerr.NotCoordinator} {
+		for _, times := range []int{1, 3} {
+			c := newCluster(t)
+			s := newScribe(t, c, "audit")
+			s.segment(true, live(10, 2), live(20, 3))
+			store := offsets.New(c.Client(t))
+			skip := must(store.PlanSkip(within(t), s.lane))(t)
+			c.Fault(t, kmsg.OffsetCommit, kfaketest.Fault{After: true, Times: times, Code: code})
+			if err := store.Apply(within(t), skip.Move); err != nil {
+				t.Errorf("%v, %d times: %v", code, times, err)
+			}
+			if d, _ := start(t, store, s.lane); d.Err != nil || d.Offset != skip.Item.Next() {
+				t.Errorf("%v, %d times: got %+v", code, times, d)
+			}
 		}
 	}
 }
