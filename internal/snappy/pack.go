@@ -12,13 +12,13 @@ import (
 // where they did not do: too few bytes are left for fences, the masks are not in the
 // block as they are, or something in the block depends on them.
 //
-// A mask has a fence, a byte that the batch has nowhere but in masks, at both ends and
-// in each fourth place. What a compressor copies is no less than four bytes: what
-// reaches into a mask has its fence. Where no two masks have the same, nothing in the
-// batch is like any four bytes that reach into one: no mask is copied or copied from, but
-// stands in one literal. Else a copy may go on into the first byte of a mask, and the
-// tag of what follows be taken for it: then it is proved that nothing depends on masks.
-// (Bytes between fences are at random: nothing else is taken for them.)
+// A mask has a fence, a byte that stands nowhere but in masks, at both ends and in
+// each fourth place. A compressor copies no less than four bytes, and any four that reach
+// into a mask have its fence. Where no two masks have the same one, nothing outside
+// of a mask is like them: no other byte depends on it, it depends on none, and stands in one
+// literal. (The rest of it is at random: nothing else is taken for it.) Where some have,
+// a copy may go on into the first byte of a mask, and the tag of what follows be taken
+// for that byte: then it is proved that nothing depends on masks.
 func (b *batch) pack() bool {
 	fences := len(b.own)
 	if fences > 0 {
@@ -58,8 +58,10 @@ func (b *batch) mask() (fences int) {
 	for i, o := range b.own {
 		m, fence := b.plain[o.start:o.end], unused[i%len(unused)]
 		_, _ = rng.Read(m) // it never fails
-		for j := 0; j < len(m); j += 4 {
-			m[j] = fence
+		for j := range m {
+			if m[j] &= 0x7f; j%4 == 0 {
+				m[j] = fence
+			}
 		}
 		m[len(m)-1] = fence
 	}
