@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -320,18 +319,26 @@ func (w *soak) send(who string, rng *rand.Rand, sink string) {
 	}
 }
 
+// cancel takes what it names, also requests whose sender has not heard yet that they
+// are sent.
 func (w *soak) cancel(who string, rng *rand.Rand) {
-	w.mu.Lock()
-	asked := slices.Collect(maps.Keys(w.asked))
-	w.mu.Unlock()
 	a := w.command(who, rng, "request", "cancel", "--all", perhaps(who, rng))
 	if a.dry || a.code != exitFine && !a.unsure() {
 		return
 	}
+	var got struct{ Cancelled []struct{ Indexes []string } }
+	if a.code == exitFine && !w.decode(a, &got) {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, index := range asked {
-		if a.unsure() || strings.Contains(a.out, strconv.Quote(index)) {
+	for _, c := range got.Cancelled {
+		for _, index := range c.Indexes {
+			w.served[index] = true
+		}
+	}
+	if a.unsure() {
+		for index := range w.asked {
 			w.served[index] = true
 		}
 	}
