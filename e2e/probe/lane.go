@@ -22,9 +22,9 @@ type Item struct {
 }
 
 // Lane reads all that a read_committed consumer sees of a lane, from the log
-// start to the end at the call; what was acknowledged before is there. Whatever the format does not allow fails the
-// test: part of an item, a sequence with a hole, totals that do not add up, a
-// position that is there twice.
+// start to the end at the call; what was acknowledged before is there. Whatever
+// the format does not allow fails the test: part of an item, a sequence with a hole,
+// totals that do not add up, a position that is there twice.
 func Lane(t testing.TB, addr string, lane topics.Lane) []Item {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Wait)

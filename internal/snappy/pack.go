@@ -20,8 +20,8 @@ import (
 // a copy may go on into the first byte of a mask, and the tag of what follows be taken
 // for that byte: then it is proved that nothing depends on masks.
 func (b *batch) pack() bool {
-	fences := len(b.own)
-	if fences > 0 {
+	fences := 0
+	if len(b.own) > 0 {
 		if fences = b.mask(); fences < leastFences {
 			return false
 		}
