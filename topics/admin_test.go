@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -426,6 +427,32 @@ func TestRequireBrokerPassesOverOneThatIsDown(t *testing.T) {
 		}
 		if hang.Hits() != 1 {
 			t.Error("the fault was not hit")
+		}
+	})
+}
+
+// A cluster that starts answers before its controllers let its brokers in: it
+// names none then, and is asked again.
+func TestRequireBrokerWaitsForACluster(t *testing.T) {
+	bubble(t, func(ctx context.Context, t *testing.T) {
+		f := open(t, topics.Options{})
+		var up atomic.Bool
+		var asked atomic.Int32
+		f.Kfake().ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			f.Kfake().KeepControl()
+			asked.Add(1)
+			return r.ResponseKind(), nil, !up.Load()
+		})
+		err := f.admin.RequireBroker(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "names no broker") {
+			t.Errorf("got %v, want that it names no broker", err)
+		}
+		if n := asked.Load(); n < 5 || n > 20 {
+			t.Errorf("asked %d times within the limit", n)
+		}
+		time.AfterFunc(time.Second, func() { up.Store(true) })
+		if err := f.admin.RequireBroker(ctx); err != nil {
+			t.Errorf("after it started: %v", err)
 		}
 	})
 }

@@ -189,7 +189,7 @@ func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
 	const rounds = 20
 	var done []Applied
 	created := make(map[string]bool)
-	pause := 10 * time.Millisecond
+	pause := firstPause
 	left := math.MaxInt
 	for round := 1; ; round++ {
 		have, err := a.look(ctx, want)
@@ -228,13 +228,25 @@ func (a *Admin) Ensure(ctx context.Context, want []Spec) ([]Applied, error) {
 			return done, err
 		}
 		// Give the brokers a moment to tell each other.
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return done, kafkaerr.Wrap("wait for the topics to be as they were set", context.Cause(ctx))
+		if err := wait(ctx, pause); err != nil {
+			return done, kafkaerr.Wrap("wait for the topics to be as they were set", err)
 		}
 		pause = min(2*pause, time.Second)
+	}
+}
+
+// firstPause is how long brokers are given first to tell each other of a
+// change; it doubles up to a second.
+const firstPause = 10 * time.Millisecond
+
+// wait returns after d, or with its cause when the context ends before.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

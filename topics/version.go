@@ -59,18 +59,25 @@ func (e *TooOldError) Error() string {
 		e.Broker, strings.Join(e.Missing, "; "), MinKafka)
 }
 
-// versionsTimeout bounds the wait for brokers that do not answer.
+// versionsTimeout bounds the wait for brokers that do not answer, and for a
+// cluster that names none.
 const versionsTimeout = 5 * time.Second
+
+// errNoBrokers is how a cluster answers whose brokers run and have not yet been
+// let in by its controllers.
+var errNoBrokers = errors.New("the cluster answers and names no broker that is up: " +
+	"it is starting, or its brokers do not reach its controllers: see the brokers' logs")
 
 // RequireBroker returns a [*TooOldError] for the first broker, by node id,
 // that lacks something this module uses. Brokers that do not answer within 5
 // seconds are passed over as long as one does: a broker that is down must not
-// keep the others from being used.
+// keep the others from being used. A cluster that is starting and names no
+// broker yet is asked again within the same 5 seconds.
 func (a *Admin) RequireBroker(ctx context.Context) error {
 	const op = "ask the brokers for their versions"
 	limited, cancel := context.WithTimeout(ctx, versionsTimeout)
 	defer cancel()
-	all, err := kadm.NewClient(a.cl).ApiVersions(limited)
+	all, err := a.versions(limited)
 	if err != nil {
 		return kafkaerr.Wrap(op, err)
 	}
@@ -87,12 +94,23 @@ func (a *Admin) RequireBroker(ctx context.Context) error {
 		}
 	}
 	if !answered {
-		if len(errs) == 0 {
-			errs = append(errs, errNoAnswer)
-		}
 		return kafkaerr.Wrap(op, errors.Join(errs...))
 	}
 	return nil
+}
+
+// versions asks until the cluster names a broker: never is the answer empty
+// without an error.
+func (a *Admin) versions(ctx context.Context) (kadm.BrokersApiVersions, error) {
+	for pause := firstPause; ; pause = min(2*pause, time.Second) {
+		all, err := kadm.NewClient(a.cl).ApiVersions(ctx)
+		if err != nil || len(all) > 0 {
+			return all, err
+		}
+		if err := wait(ctx, pause); err != nil {
+			return nil, fmt.Errorf("%w (%w)", errNoBrokers, err)
+		}
+	}
 }
 
 // lacks lists what is missing of needs.

@@ -2,6 +2,7 @@ package containers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -153,8 +154,8 @@ func envName(property string) string {
 	return "KAFKA_" + strings.ToUpper(strings.NewReplacer("_", "__", "-", "___", ".", "_").Replace(property))
 }
 
-// serving returns nil once the broker leads everything that it has: one that
-// starts again answers before that.
+// serving returns nil once the broker was let in by its controller and leads
+// everything that it has: it answers before that.
 func serving(ctx context.Context, addr string, opts []kgo.Opt) error {
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr)}, opts...)...)
 	if err != nil {
@@ -164,6 +165,9 @@ func serving(ctx context.Context, addr string, opts []kgo.Opt) error {
 	all, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, cl)
 	if err != nil {
 		return err
+	}
+	if len(all.Brokers) == 0 {
+		return errors.New("the broker is not registered yet")
 	}
 	for _, t := range all.Topics {
 		for _, p := range t.Partitions {

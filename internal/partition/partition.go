@@ -8,10 +8,12 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
@@ -24,8 +26,31 @@ type Ends struct {
 	Start, Stable, High flusso.Offset
 }
 
-// LookUp returns the ends of topics, by name.
+// leaderWait bounds the wait for the election of a leader, and leaderPoll is how
+// often that is looked at.
+const (
+	leaderWait = 5 * time.Second
+	leaderPoll = 100 * time.Millisecond
+)
+
+// LookUp returns the ends of topics, by name. A topic that has no leader is
+// looked at again for 5 seconds, or until ctx ends: kgo, which tries again by
+// itself where a broker refuses, gives up at once where there is none to ask.
 func LookUp(ctx context.Context, cl *kgo.Client, topics ...string) (map[string]Ends, error) {
+	for began := time.Now(); ; {
+		ends, err := lookUp(ctx, cl, topics)
+		if !errors.Is(err, kerr.LeaderNotAvailable) || time.Since(began) >= leaderWait {
+			return ends, err
+		}
+		select {
+		case <-time.After(leaderPoll):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func lookUp(ctx context.Context, cl *kgo.Client, topics []string) (map[string]Ends, error) {
 	adm := kadm.NewClient(cl)
 	lists := make([]kadm.ListedOffsets, 3)
 	// The start first and the high watermark last, so that a race can't turn them around.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,38 @@ func TestLookUpNamesWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Kafka answers so while a broker starts, and while a partition has no replica
+// that may lead it.
+func TestLookUpWaitsForALeader(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.write(commit, "a")
+		var leads atomic.Bool
+		w.Kfake().ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.Kfake().KeepControl()
+			resp := r.ResponseKind().(*kmsg.MetadataResponse)
+			none := kmsg.NewMetadataResponseTopicPartition()
+			none.ErrorCode, none.Leader = kerr.LeaderNotAvailable.Code, -1
+			led := kmsg.NewMetadataResponseTopic()
+			led.Topic, led.Partitions = new(topic), append(led.Partitions, none)
+			resp.Topics = append(resp.Topics, led)
+			return resp, nil, !leads.Load()
+		})
+		fresh := w.Client(t)
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		defer cancel()
+		if got, err := partition.LookUp(ctx, fresh, topic); !errors.Is(err, kerr.LeaderNotAvailable) || ctx.Err() == nil {
+			t.Errorf("for longer than the caller waits: %+v, %v", got, err)
+		}
+		if got, err := partition.LookUp(w.t.Context(), fresh, topic); !errors.Is(err, kerr.LeaderNotAvailable) {
+			t.Errorf("for good: %+v, %v", got, err)
+		}
+		time.AfterFunc(2*time.Second, func() { leads.Store(true) })
+		if got, err := partition.LookUp(w.t.Context(), fresh, topic); err != nil || got[topic] != (partition.Ends{Stable: 2, High: 2}) {
+			t.Errorf("for two seconds: %+v, %v", got, err)
+		}
+	})
 }
 
 func TestAwaitStableWaitsForTransactions(t *testing.T) {
