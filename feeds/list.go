@@ -135,11 +135,20 @@ func (c *Client) tailOf(ctx context.Context, feed topics.Feed, ends partition.En
 	return newest, nil
 }
 
+// DeleteOptions say what of a feed is removed.
+type DeleteOptions struct {
+	// KeepObjects leaves what is in the bucket where it is: for whoever reads the
+	// packs on, and for a bucket that is gone for good, without which nothing of
+	// the feed would go. Nothing removes these objects later: a new feed of the
+	// name has a folder of its own.
+	KeepObjects bool
+}
+
 // Delete removes a feed and everything of it: it takes the lease, writes that
 // the feed is being deleted, then removes its objects, its WAL and its log, in
 // this order. After an error it may be repeated. What the bucket holds of
 // other feeds is left alone.
-func (c *Client) Delete(ctx context.Context, name string) error {
+func (c *Client) Delete(ctx context.Context, name string, o DeleteOptions) error {
 	feed, _, err := c.before(ctx, name)
 	if errors.Is(err, ErrNoFeed) {
 		return c.deleteTopics(ctx, feed) // a call before got so far
@@ -161,8 +170,10 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 	if err = errors.Join(err, l.release(ctx)); err != nil {
 		return err
 	}
-	if err := deleteObjects(ctx, feed, settings); err != nil {
-		return fmt.Errorf("delete feed %s: %w", feed, err)
+	if !o.KeepObjects {
+		if err := deleteObjects(ctx, feed, settings); err != nil {
+			return fmt.Errorf("delete feed %s: %w", feed, err)
+		}
 	}
 	return c.deleteTopics(ctx, feed)
 }

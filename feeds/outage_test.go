@@ -180,11 +180,11 @@ func TestE6_ABucketThatCannotBeReadIsAnErrorAndNoEnd(t *testing.T) {
 		}
 	}
 	store.be(unlisted)
-	if err := c.Delete(t.Context(), feed); !errorAs(err, func(e *bucket.Error) bool { return e.Op == "list" }) {
+	if err := c.Delete(t.Context(), feed, feeds.DeleteOptions{}); !errorAs(err, func(e *bucket.Error) bool { return e.Op == "list" }) {
 		t.Errorf("deleted where the bucket can't be listed: %v", err)
 	}
 	store.be(sound)
-	if err := c.Delete(t.Context(), feed); err != nil || len(store.names()) != 0 {
+	if err := c.Delete(t.Context(), feed, feeds.DeleteOptions{}); err != nil || len(store.names()) != 0 {
 		t.Errorf("deleted again: %v, %q is left", err, store.names())
 	}
 }

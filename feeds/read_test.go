@@ -293,10 +293,10 @@ func TestDeleteRemovesEverythingOfAFeedAndMayBeRepeated(t *testing.T) {
 	if got, err := c.List(t.Context()); err != nil || !slices.Equal(got, []string{feed}) {
 		t.Errorf("listed %q, %v", got, err)
 	}
-	if err := c.Delete(t.Context(), feed); err != nil {
+	if err := c.Delete(t.Context(), feed, feeds.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), feed); !errors.Is(err, feeds.ErrNoFeed) {
+	if err := c.Delete(t.Context(), feed, feeds.DeleteOptions{}); !errors.Is(err, feeds.ErrNoFeed) {
 		t.Errorf("deleted again: %v", err)
 	}
 	if got, err := c.List(t.Context()); err != nil || len(got) > 0 {

@@ -178,7 +178,7 @@ func TestE12E13_CommitsInAStoreThatSpeaksS3(t *testing.T) {
 	if got := verify(); got[0] != nil || !errors.Is(got[1], bucket.ErrDiffers) {
 		t.Errorf("verified with a pack of commit 2 damaged: %v", got)
 	}
-	if err := c.Delete(t.Context(), feed); err != nil {
+	if err := c.Delete(t.Context(), feed, feeds.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.names(t); len(got) != 0 {
@@ -293,7 +293,13 @@ func TestE12_AStoreThatRefusesSaysWhatHelps(t *testing.T) {
 	if _, err := x.Seal(t.Context(), ""); !errors.Is(err, bucket.ErrNoBucket) || !errorAs(err, func(*feeds.SealError) bool { return true }) {
 		t.Errorf("sealed with its bucket gone: %v", err)
 	}
-	if err := c.Delete(context.Background(), feed); !errors.Is(err, bucket.ErrNoBucket) {
+	if err := c.Delete(context.Background(), feed, feeds.DeleteOptions{}); !errors.Is(err, bucket.ErrNoBucket) {
 		t.Errorf("deleted with its bucket gone: %v", err)
+	}
+	if err := c.Delete(t.Context(), feed, feeds.DeleteOptions{KeepObjects: true}); err != nil {
+		t.Errorf("deleted without its bucket: %v", err)
+	}
+	if names, err := c.List(t.Context()); err != nil || len(names) > 0 {
+		t.Errorf("%q is left: %v", names, err)
 	}
 }

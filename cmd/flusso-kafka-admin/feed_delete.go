@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flusso/flusso-kafka/feeds"
+	"github.com/flusso/flusso-kafka/internal/bucket"
 	"github.com/flusso/flusso-kafka/internal/status"
 )
 
@@ -15,12 +16,15 @@ func newFeedDelete(t *feedTarget) *cobra.Command {
 	var (
 		take *taking
 		act  *action
+		opts feeds.DeleteOptions
 	)
 	cmd := &cobra.Command{
 		Use:   "delete FEED",
 		Short: "Delete a feed with all its commits",
 		Long: `Delete a feed: all its commits and what waits for one, its objects in the bucket,
 its topics. It may be repeated after an error. Nothing brings it back.
+--keep-objects leaves what is in the bucket where it is: for whoever reads the
+packs on, and where the bucket is gone for good.
 
 JSON: docs/json.md.`,
 		Example: `  $ flusso-kafka-admin feed delete hourly --dry-run
@@ -32,22 +36,24 @@ JSON: docs/json.md.`,
 				return err
 			}
 			return t.run(cmd.Context(), func(ctx context.Context, c *feedCluster) error {
-				return t.feedDelete(ctx, c, args[0], take, act.dry)
+				return t.feedDelete(ctx, c, args[0], opts, take, act.dry)
 			})
 		},
 	}
 	take = addTakeover(cmd)
 	act = addAction(cmd)
+	cmd.Flags().BoolVar(&opts.KeepObjects, "keep-objects", false, "leave what is in the bucket where it is")
 	return cmd
 }
 
-func (t *feedTarget) feedDelete(ctx context.Context, c *feedCluster, feed string, take *taking, dry bool) error {
+func (t *feedTarget) feedDelete(ctx context.Context, c *feedCluster, feed string, o feeds.DeleteOptions, take *taking, dry bool) error {
 	a := struct {
 		Feed    string         `json:"feed"`
 		Prior   *describedFeed `json:"prior"` // null where a deletion before left only topics
 		Fenced  string         `json:"fenced,omitempty"`
+		Kept    bool           `json:"kept"` // its objects
 		Deleted bool           `json:"deleted"`
-	}{Feed: feed, Deleted: !dry}
+	}{Feed: feed, Kept: o.KeepObjects, Deleted: !dry}
 	d, err := c.Describe(ctx, feed)
 	switch {
 	case errors.Is(err, feeds.ErrNoFeed) && !dry: // its topics may be left
@@ -60,8 +66,8 @@ func (t *feedTarget) feedDelete(ctx context.Context, c *feedCluster, feed string
 		if err := take.check(d); err != nil {
 			return err
 		}
-		if err := c.Delete(ctx, feed); err != nil {
-			return err
+		if err := c.Delete(ctx, feed, o); err != nil {
+			return t.objectsLeft(feed, err)
 		}
 	}
 	if t.format == "json" {
@@ -74,8 +80,27 @@ func (t *feedTarget) feedDelete(ctx context.Context, c *feedCluster, feed string
 	if dry {
 		outcome = "dry run, nothing deleted"
 	}
-	if err := paragraph(t.out, "", fmt.Sprintf("feed %s: %s → gone (%s)", feed, prior, outcome)); err != nil || a.Fenced == "" {
+	gone := "gone"
+	if o.KeepObjects {
+		gone = "gone, but for its objects"
+		if a.Prior != nil {
+			gone += " in " + a.Prior.Settings.Bucket
+		}
+	}
+	if err := paragraph(t.out, "", fmt.Sprintf("feed %s: %s → %s (%s)", feed, prior, gone, outcome)); err != nil || a.Fenced == "" {
 		return err
 	}
 	return paragraph(t.out, "", a.Fenced)
+}
+
+// objectsLeft explains that a deletion stopped at the bucket, with what helps.
+func (t *feedTarget) objectsLeft(feed string, err error) error {
+	var (
+		failed *bucket.Error
+		marker *feeds.MarkerError
+	)
+	if !errors.As(err, &failed) && !errors.As(err, &marker) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, t.hinted("its topics are there: repeat it when its bucket can be used, or leave its objects there: `"+program+" feed delete %s --keep-objects --yes`", feed))
 }

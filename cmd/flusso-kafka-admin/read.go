@@ -36,7 +36,9 @@ is interrupted. Each record comes once, also while its stream is sealed.
 
 --output values writes payloads alone, a line each; binary writes frames, which
 "append --from - --input binary" takes. JSON is one object on each line, which
-"append --from - --input jsonl" takes: docs/json.md and docs/record-input.md.
+"append --from - --input jsonl" takes: docs/json.md and docs/record-input.md. Its
+place is how far was read: with --after a later call goes on behind it, and each
+record comes once, whatever was resumed, sealed or discarded meanwhile.
 
 --timeout is how long connecting may take, and then each record until the end;
 following waits for ever. Exit code 1: a record could not be read.`,
@@ -60,6 +62,7 @@ following waits for ever. Exit code 1: a record could not be read.`,
 	flags.Uint64Var(&r.Stream, "from-stream", 0, "begin with the stream of that `number`")
 	flags.Uint64Var(&r.Sequence, "from-sequence", 0, "begin with that `sequence` of --from-stream")
 	flags.Uint64Var(&r.FromCommit, "from-commit", 0, "begin with the commit of that `number`")
+	flags.StringVar((*string)(&r.After), "after", "", "go on behind the record with that `place`, of --format json")
 	flags.Uint64Var(&r.count, "count", 0, "`records` to read, 0 for all")
 	addOutput(cmd, &r.output)
 	return cmd
@@ -86,7 +89,7 @@ func (r *readCommand) check(cmd *cobra.Command) error {
 	if err := exclusive(cmd, "sealed", "follow"); err != nil {
 		return err
 	}
-	if err := exclusive(cmd, "from-commit", "from-stream"); err != nil {
+	if err := exclusive(cmd, "from-commit", "from-stream", "after"); err != nil {
 		return err
 	}
 	if cmd.Flags().Changed("from-sequence") && !cmd.Flags().Changed("from-stream") {
@@ -166,6 +169,7 @@ type readItem struct {
 	Commit     *uint64    `json:"commit"` // null for a record that is not sealed
 	AppendedAt *time.Time `json:"appendedAt,omitempty"`
 	Discarded  bool       `json:"discarded,omitempty"`
+	Place      string     `json:"place,omitempty"` // behind it; left out of an answer that is no reading on
 	*records.Text
 }
 
@@ -183,7 +187,9 @@ func itemJSON(item feeds.Item) readItem {
 
 func (r *readCommand) write(w io.Writer, item feeds.Item) error {
 	if r.format == "json" {
-		return writeLine(w, itemJSON(item))
+		out := itemJSON(item)
+		out.Place = string(item.Place())
+		return writeLine(w, out)
 	}
 	return writeItem(w, item, r.output)
 }

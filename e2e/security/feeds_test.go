@@ -104,7 +104,7 @@ func TestE18_what_an_operator_of_feeds_needs(t *testing.T) {
 	dir := t.TempDir()
 	actions := []action{{"create and delete", func(ctx context.Context) error {
 		return b.withFeeds(ctx, b.as("feedoperator"), func(ctx context.Context, c *feeds.Client) error {
-			err := c.Delete(ctx, "operate")
+			err := c.Delete(ctx, "operate", feeds.DeleteOptions{})
 			if err != nil && !errors.Is(err, feeds.ErrNoFeed) {
 				return fmt.Errorf("delete: %w", err)
 			}

@@ -71,7 +71,7 @@ func Memory(b *testing.B, brokers ...string) {
 				if l.Seal {
 					b.ReportMetric(float64(r.Sealed), "MiB-RSS-sealed")
 				}
-				if err := client.Delete(b.Context(), l.Feed); err != nil && !down {
+				if err := client.Delete(b.Context(), l.Feed, feeds.DeleteOptions{KeepObjects: down}); err != nil {
 					b.Error(err)
 				}
 			}

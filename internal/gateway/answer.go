@@ -160,8 +160,9 @@ type recordJSON struct {
 	Key         []byte    `json:"key"` // base64; null for none
 	Version     *string   `json:"version"`
 	Tombstone   bool      `json:"tombstone"`
-	Fingerprint string    `json:"fingerprint"` // hex
-	Payload     []byte    `json:"payload"`     // base64
+	Fingerprint string    `json:"fingerprint"`     // hex
+	Payload     []byte    `json:"payload"`         // base64
+	Place       string    `json:"place,omitempty"` // of one that is read on from
 }
 
 func newRecord(i *feeds.Item) recordJSON {
@@ -185,4 +186,5 @@ func newRecord(i *feeds.Item) recordJSON {
 type discardedJSON struct {
 	Stream    uint64 `json:"stream"`
 	Discarded bool   `json:"discarded"` // always true
+	Place     string `json:"place"`
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,8 +152,58 @@ func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
 	if got := n.get("/v1/feeds/orders/records", "Accept", typeEvents, "Last-Event-ID", "nonsense"); !got.problem(t).is(badRequest) {
 		t.Errorf("a Last-Event-ID of nonsense: %s", got.body)
 	}
+	for _, query := range []string{"after=nonsense", "after=0/1:2&stream=1", "after=0/1:2&commit=1", "after=0/9:2"} {
+		if got := n.get("/v1/feeds/orders/records?" + query); !got.problem(t).is(badRequest) {
+			t.Errorf("%s: %s", query, got.body)
+		}
+	}
 	if got := n.get("/v1/feeds/orders/records?stream=9"); !got.problem(t).is(badRequest) {
 		t.Errorf("a stream that is not there: %s", got.body)
+	}
+}
+
+// A reader of lines keeps the place of the last one, and goes on behind it: also
+// where what it read was sealed meanwhile, behind another stream.
+func TestRead_LinesGoOnWhereTheyWere(t *testing.T) {
+	n := newWorld(t, feeds.CreateOptions{}).node("a")
+	type place struct {
+		Stream, Sequence uint64
+		Discarded        bool
+		Place            string
+	}
+	read := func(after string) (out []place) {
+		t.Helper()
+		for line := range strings.Lines(n.get("/v1/feeds/orders/records?after=" + url.QueryEscape(after)).body) {
+			var p place
+			if err := json.Unmarshal([]byte(line), &p); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, p)
+		}
+		return out
+	}
+	first := n.open()
+	into[rangeJSON](t, n.append(first, 0, "b1", "one"), http.StatusOK)
+	into[closedJSON](t, n.do(http.MethodPost, writePath(first, "close"), nil), http.StatusOK)
+	second := n.open()
+	into[rangeJSON](t, n.append(second, 0, "b2", "two", "three"), http.StatusOK)
+	all := read("")
+	if want := []place{{1, 1, false, "0/1:1"}, {2, 1, false, "0/2:1,1:1"}, {2, 2, false, "0/2:2,1:1"}}; !slices.Equal(all, want) {
+		t.Fatalf("got %+v, want %+v", all, want)
+	}
+	into[commitJSON](t, n.seal(second, ""), http.StatusOK)
+	for i, at := range all {
+		sequences := []place{}
+		for _, p := range read(at.Place) {
+			sequences = append(sequences, place{Stream: p.Stream, Sequence: p.Sequence})
+		}
+		want := []place{}
+		for _, p := range all[i+1:] {
+			want = append(want, place{Stream: p.Stream, Sequence: p.Sequence})
+		}
+		if !slices.Equal(sequences, want) {
+			t.Errorf("behind %s: %+v, want %+v", at.Place, sequences, want)
+		}
 	}
 }
 
@@ -163,7 +215,7 @@ func TestFollow_AFeedThatIsDeleted(t *testing.T) {
 	into[rangeJSON](t, n.append(s, 0, "b1", "one"), http.StatusOK)
 	f := follow(t.Context(), t, n, "/v1/feeds/orders/records?follow=true", "")
 	f.record()
-	if err := w.client("deleter", "").Delete(t.Context(), feed); err != nil {
+	if err := w.client("deleter", "").Delete(t.Context(), feed, feeds.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	last := ""

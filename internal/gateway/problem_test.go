@@ -303,7 +303,7 @@ func halfDelete(w *world, name string) {
 	defer fault.Release()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
 	defer cancel()
-	if err := w.client("deleter", "").Delete(ctx, name); err == nil {
+	if err := w.client("deleter", "").Delete(ctx, name, feeds.DeleteOptions{}); err == nil {
 		w.t.Fatal("deleted in spite of the fault")
 	}
 }

@@ -159,8 +159,9 @@ type line struct {
 }
 
 func (g *Gateway) read(w http.ResponseWriter, r *http.Request) error {
-	p := newParams(r, "stream", "sequence", "commit", "sealed", "follow", "limit")
+	p := newParams(r, "stream", "sequence", "commit", "after", "sealed", "follow", "limit")
 	o := feeds.ReadOptions{
+		After:  feeds.Place(p.values.Get("after")),
 		Stream: p.number("stream", 1, false), Sequence: p.number("sequence", 1, false), FromCommit: p.number("commit", 1, false),
 		Sealed: p.flag("sealed"), Follow: p.flag("follow"),
 	}
@@ -213,9 +214,11 @@ func (g *Gateway) produce(ctx context.Context, feed string, o feeds.ReadOptions,
 		l := line{event: "record", id: string(item.Place())}
 		body := any(nil)
 		if item.Discarded {
-			l.event, body = "discarded", discardedJSON{item.Stream, true}
+			l.event, body = "discarded", discardedJSON{item.Stream, true, l.id}
 		} else {
-			body = newRecord(&item)
+			rec := newRecord(&item)
+			rec.Place = l.id
+			body = rec
 			n++
 		}
 		if l.data, err = json.Marshal(body); err != nil {

@@ -51,7 +51,7 @@ func text(b []byte) (plain, encoded *string) {
 
 // told are members that `read` adds to a record: they are passed over, so that
 // what was read from one feed can be appended to another.
-var told = []string{"stream", "sequence", "commit", "appendedAt", "sealed"}
+var told = []string{"stream", "sequence", "commit", "appendedAt", "sealed", "place"}
 
 // parseJSON reads one record.
 func parseJSON(line []byte) (Record, error) {
