@@ -55,7 +55,7 @@ setup: ## install what the tests need and this machine lacks (as root on Debian 
 .PHONY: test-unit
 test-unit: ## unit and conformance tests, channel adapter and embedded broker, with the race detector
 	@echo '== unit and conformance'
-	$(GO_TEST) $(CHECKED) -timeout 12m $(PACKAGES)
+	$(GO_TEST) $(CHECKED) -timeout 20m $(PACKAGES)
 
 .PHONY: test-python
 test-python: bin/python/installed ## read the formats' test vectors, and commits of a feed, with readers in Python
