@@ -444,11 +444,18 @@ func TestRequireBrokerWaitsForACluster(t *testing.T) {
 			return r.ResponseKind(), nil, !up.Load()
 		})
 		err := f.admin.RequireBroker(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "names no broker") {
-			t.Errorf("got %v, want that it names no broker", err)
+		if kafkaerr.Classify(err) != kafkaerr.Retriable || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "names no broker") {
+			t.Errorf("got %v, want that it names no broker, to be tried again", err)
 		}
 		if n := asked.Load(); n < 5 || n > 20 {
 			t.Errorf("asked %d times within the limit", n)
+		}
+		hurry := errors.New("the caller is in a hurry")
+		hurried, cancel := context.WithTimeoutCause(ctx, time.Second, hurry)
+		defer cancel()
+		err = f.admin.RequireBroker(hurried)
+		if !errors.Is(err, hurry) || errors.Is(err, kerr.BrokerNotAvailable) || !strings.Contains(err.Error(), "names no broker") {
+			t.Errorf("got %v, want that it names no broker and the cause of the caller", err)
 		}
 		time.AfterFunc(time.Second, func() { up.Store(true) })
 		if err := f.admin.RequireBroker(ctx); err != nil {

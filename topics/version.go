@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
@@ -66,7 +67,7 @@ const versionsTimeout = 5 * time.Second
 // errNoBrokers is how a cluster answers whose brokers run and have not yet been
 // let in by its controllers.
 var errNoBrokers = errors.New("the cluster answers and names no broker that is up: " +
-	"it is starting, or its brokers do not reach its controllers: see the brokers' logs")
+	"it is starting, or its brokers do not reach its controllers")
 
 // RequireBroker returns a [*TooOldError] for the first broker, by node id,
 // that lacks something this module uses. Brokers that do not answer within 5
@@ -75,7 +76,8 @@ var errNoBrokers = errors.New("the cluster answers and names no broker that is u
 // broker yet is asked again within the same 5 seconds.
 func (a *Admin) RequireBroker(ctx context.Context) error {
 	const op = "ask the brokers for their versions"
-	limited, cancel := context.WithTimeout(ctx, versionsTimeout)
+	// The caller may try again: the limit is no deadline of its call.
+	limited, cancel := context.WithTimeoutCause(ctx, versionsTimeout, kerr.BrokerNotAvailable)
 	defer cancel()
 	all, err := a.versions(limited)
 	if err != nil {
@@ -99,8 +101,8 @@ func (a *Admin) RequireBroker(ctx context.Context) error {
 	return nil
 }
 
-// versions asks until the cluster names a broker: never is the answer empty
-// without an error.
+// versions asks until the cluster names a broker, or with ctx's cause until it
+// ends: never is the answer empty without an error.
 func (a *Admin) versions(ctx context.Context) (kadm.BrokersApiVersions, error) {
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		all, err := kadm.NewClient(a.cl).ApiVersions(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
@@ -34,8 +35,9 @@ const (
 )
 
 // LookUp returns the ends of topics, by name. A topic that has no leader is
-// looked at again for 5 seconds, or until ctx ends: kgo, which tries again by
-// itself where a broker refuses, gives up at once where there is none to ask.
+// looked at again for 5 seconds, or until ctx ends, of which the error then
+// tells as well: kgo, which tries again by itself where a broker refuses, gives
+// up at once where there is none to ask.
 func LookUp(ctx context.Context, cl *kgo.Client, topics ...string) (map[string]Ends, error) {
 	for began := time.Now(); ; {
 		ends, err := lookUp(ctx, cl, topics)
@@ -45,9 +47,28 @@ func LookUp(ctx context.Context, cl *kgo.Client, topics ...string) (map[string]E
 		select {
 		case <-time.After(leaderPoll):
 		case <-ctx.Done():
-			return nil, err
+		}
+		rerr := refresh(ctx, cl, topics)
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case rerr != nil:
+			return nil, kafkaerr.Wrap("look up the leaders of topics", rerr)
 		}
 	}
+}
+
+// refresh asks who leads topics: what kgo was told it takes as it is for 5
+// seconds, unless the question is put by its caller.
+func refresh(ctx context.Context, cl *kgo.Client, topics []string) error {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, topic := range topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = &topic
+		req.Topics = append(req.Topics, t)
+	}
+	_, err := req.RequestWith(ctx, cl)
+	return err
 }
 
 func lookUp(ctx context.Context, cl *kgo.Client, topics []string) (map[string]Ends, error) {

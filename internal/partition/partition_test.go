@@ -225,17 +225,26 @@ func TestLookUpWaitsForALeader(t *testing.T) {
 			resp.Topics = append(resp.Topics, led)
 			return resp, nil, !leads.Load()
 		})
-		fresh := w.Client(t)
-		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		// Each with a client that knows nothing; the time is the bubble's, so exact.
+		lookUp := func(ctx context.Context, within time.Duration) (partition.Ends, error) {
+			fresh, began := w.Client(t), time.Now()
+			got, err := partition.LookUp(ctx, fresh, topic)
+			if took := time.Since(began); took < within || took > within+100*time.Millisecond {
+				t.Errorf("it took %s, want %s: %v", took, within, err)
+			}
+			return got[topic], err
+		}
+		hurry := errors.New("the caller is in a hurry")
+		ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Second, hurry)
 		defer cancel()
-		if got, err := partition.LookUp(ctx, fresh, topic); !errors.Is(err, kerr.LeaderNotAvailable) || ctx.Err() == nil {
+		if got, err := lookUp(ctx, time.Second); !errors.Is(err, kerr.LeaderNotAvailable) || !errors.Is(err, hurry) {
 			t.Errorf("for longer than the caller waits: %+v, %v", got, err)
 		}
-		if got, err := partition.LookUp(w.t.Context(), fresh, topic); !errors.Is(err, kerr.LeaderNotAvailable) {
+		if got, err := lookUp(w.t.Context(), 5*time.Second); !errors.Is(err, kerr.LeaderNotAvailable) {
 			t.Errorf("for good: %+v, %v", got, err)
 		}
 		time.AfterFunc(2*time.Second, func() { leads.Store(true) })
-		if got, err := partition.LookUp(w.t.Context(), fresh, topic); err != nil || got[topic] != (partition.Ends{Stable: 2, High: 2}) {
+		if got, err := lookUp(w.t.Context(), 2*time.Second); err != nil || got != (partition.Ends{Stable: 2, High: 2}) {
 			t.Errorf("for two seconds: %+v, %v", got, err)
 		}
 	})
