@@ -147,7 +147,8 @@ type DeleteOptions struct {
 // Delete removes a feed and everything of it: it takes the lease, writes that
 // the feed is being deleted, then removes its objects, its WAL and its log, in
 // this order. After an error it may be repeated. What the bucket holds of
-// other feeds is left alone.
+// other feeds is left alone. o says what of the feed is left, too; the zero
+// value leaves nothing.
 func (c *Client) Delete(ctx context.Context, name string, o DeleteOptions) error {
 	feed, _, err := c.before(ctx, name)
 	if errors.Is(err, ErrNoFeed) {

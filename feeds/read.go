@@ -33,6 +33,7 @@ type Item struct {
 	Discarded bool
 
 	// What [Item.Place] is made of, beside stream and sequence.
+	of     string   // the feed, by [shortID]; empty where the item was not read on from
 	passed uint64   // commits that were delivered or passed whole
 	others []readTo // the other streams without commit, as far as they were read
 }
@@ -96,7 +97,7 @@ type reading struct {
 	commits   uint64            // number of the newest commit that was delivered or passed
 	begun     bool              // the place to begin at was reached
 	delivered map[uint64]uint64 // last sequence of each stream that was delivered or passed
-	seen      map[uint64]bool   // streams without commit that were begun: whether a record was delivered, or all passed
+	seen      map[uint64]bool   // streams without commit that a place names: whether a record was delivered, or only passed
 	dropped   map[uint64]bool   // streams that were discarded
 	othersOf  uint64            // the stream that others are the others of; 0 where they are to be looked at again
 	others    []readTo
@@ -138,7 +139,7 @@ func (c *Client) newReading(ctx context.Context, name string, o ReadOptions) (*r
 		r.commits = o.FromCommit - 1
 	}
 	if o.Sequence > 1 {
-		r.delivered[o.Stream], r.seen[o.Stream] = o.Sequence-1, true
+		r.delivered[o.Stream], r.seen[o.Stream] = o.Sequence-1, false
 	}
 	if o.After != "" {
 		return r, r.resume(o.After, e.State.Newest, e.State.Commits)
@@ -234,7 +235,11 @@ func (r *reading) discarded(stream uint64) error {
 // readCommit delivers what was not delivered of a commit.
 func (r *reading) readCommit(ctx context.Context, c Commit) error {
 	r.forget(c.Stream) // it can't be discarded any more
-	if r.delivered[c.Stream] >= c.Last {
+	last := r.delivered[c.Stream]
+	switch {
+	case last > c.Last && r.o.After != "":
+		return r.o.After.invalid("stream %d of feed %s has %d records: nothing can have been read behind them", c.Stream, r.feed, c.Last)
+	case last >= c.Last:
 		return nil
 	}
 	m, err := r.manifest(ctx, c)

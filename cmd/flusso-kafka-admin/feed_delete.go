@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flusso/flusso-kafka/feeds"
-	"github.com/flusso/flusso-kafka/internal/bucket"
 	"github.com/flusso/flusso-kafka/internal/status"
 )
 
@@ -96,7 +95,7 @@ func (t *feedTarget) feedDelete(ctx context.Context, c *feedCluster, feed string
 // objectsLeft explains that a deletion stopped at the bucket, with what helps.
 func (t *feedTarget) objectsLeft(feed string, err error) error {
 	var (
-		failed *bucket.Error
+		failed *feeds.BucketError
 		marker *feeds.MarkerError
 	)
 	if !errors.As(err, &failed) && !errors.As(err, &marker) {

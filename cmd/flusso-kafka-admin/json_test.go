@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -56,6 +57,21 @@ func checkDocumented(ts *testscript.TestScript, _ bool, args []string) {
 	case len(missing) > 0:
 		ts.Fatalf("docs/json.md does not describe these fields of %s: %s", strings.Join(args, " "), strings.Join(missing, ", "))
 	}
+}
+
+// lastOf sets a variable to a field of the last line of JSON of the last
+// output: last VARIABLE FIELD
+func lastOf(ts *testscript.TestScript, _ bool, args []string) {
+	var field any
+	for line := range strings.Lines(ts.ReadFile("stdout")) {
+		var one map[string]any
+		ts.Check(json.Unmarshal([]byte(line), &one))
+		field = one[args[1]]
+	}
+	if field == nil {
+		ts.Fatalf("the last line has no %s", args[1])
+	}
+	ts.Setenv(args[0], fmt.Sprint(field))
 }
 
 // fieldsOf calls do with the name of every field, however deep.

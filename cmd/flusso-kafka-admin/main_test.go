@@ -69,6 +69,7 @@ func TestScripts(t *testing.T) {
 			"code":     checkCode,
 
 			"documented": checkDocumented,
+			"last":       lastOf,
 			"port":       freePort,
 			"get":        getURL,
 		},

@@ -100,6 +100,9 @@ func (r *readCommand) check(cmd *cobra.Command) error {
 			return usageError{fmt.Errorf("--%s 0: numbers start at 1", name)}
 		}
 	}
+	if err := r.After.Check(); err != nil {
+		return usageError{fmt.Errorf("--after: %w", err)}
+	}
 	return checkOutput(r.output, r.format)
 }
 
@@ -154,6 +157,9 @@ func (r *readCommand) read(ctx context.Context, c *feedCluster, feed string, w *
 			if err := w.Flush(); err != nil {
 				return err
 			}
+		}
+		if item.Discarded {
+			continue // news, and no record
 		}
 		if n++; n == r.count {
 			return nil

@@ -129,8 +129,9 @@ func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
 	s := n.open()
 	into[rangeJSON](t, n.append(s, 0, "b1", "one", "two", "three"), http.StatusOK)
 	f := follow(t.Context(), t, n, "/v1/feeds/orders/records?limit=2", typeEvents)
-	for _, want := range []string{"0/1:1", "0/1:2"} {
-		if id, event, data := f.event(); id != want || event != "record" || !strings.Contains(data, `"sequence":`+want[4:]) {
+	at := func(text string) string { return s.FeedID[:8] + "-" + text }
+	for i, want := range []string{at("0/1:1"), at("0/1:2")} {
+		if id, event, data := f.event(); id != want || event != "record" || !strings.Contains(data, fmt.Sprintf(`"sequence":%d`, i+1)) {
 			t.Errorf("got %s %s %s, want %s", id, event, data, want)
 		}
 	}
@@ -139,12 +140,12 @@ func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
 	}
 	f.wait()
 	ctx, cancel := context.WithCancel(t.Context())
-	f = follow(ctx, t, n, "/v1/feeds/orders/records?follow=true", typeEvents, "Last-Event-ID", "0/1:2")
-	if id, _, _ := f.event(); id != "0/1:3" {
+	f = follow(ctx, t, n, "/v1/feeds/orders/records?follow=true", typeEvents, "Last-Event-ID", at("0/1:2"))
+	if id, _, _ := f.event(); id != at("0/1:3") {
 		t.Errorf("went on with %s, want 0/1:3", id)
 	}
 	into[rangeJSON](t, n.append(s, 3, "b2", "four"), http.StatusOK)
-	if id, _, _ := f.event(); id != "0/1:4" {
+	if id, _, _ := f.event(); id != at("0/1:4") {
 		t.Errorf("followed with %s, want 0/1:4", id)
 	}
 	cancel()
@@ -152,7 +153,14 @@ func TestRead_ServerSentEventsGoOnWhereTheyWere(t *testing.T) {
 	if got := n.get("/v1/feeds/orders/records", "Accept", typeEvents, "Last-Event-ID", "nonsense"); !got.problem(t).is(badRequest) {
 		t.Errorf("a Last-Event-ID of nonsense: %s", got.body)
 	}
-	for _, query := range []string{"after=nonsense", "after=0/1:2&stream=1", "after=0/1:2&commit=1", "after=0/9:2"} {
+	// A browser that comes back asks for the same address: it goes on all the same.
+	for _, query := range []string{"after=" + at("0/1:1"), "after=nonsense", "stream=1&sequence=4", "commit=7"} {
+		got := n.get("/v1/feeds/orders/records?limit=1&"+query, "Accept", typeEvents, "Last-Event-ID", at("0/1:2"))
+		if got.status != http.StatusOK || !strings.HasPrefix(got.body, "id: "+at("0/1:3")+"\n") {
+			t.Errorf("with Last-Event-ID, %s: %d %s", query, got.status, got.body)
+		}
+	}
+	for _, query := range []string{"after=nonsense", "after=" + at("0/1:2") + "&stream=1", "after=" + at("0/1:2") + "&commit=1", "after=" + at("0/9:2"), "after=00000000-0/1:2"} {
 		if got := n.get("/v1/feeds/orders/records?" + query); !got.problem(t).is(badRequest) {
 			t.Errorf("%s: %s", query, got.body)
 		}
@@ -188,7 +196,8 @@ func TestRead_LinesGoOnWhereTheyWere(t *testing.T) {
 	second := n.open()
 	into[rangeJSON](t, n.append(second, 0, "b2", "two", "three"), http.StatusOK)
 	all := read("")
-	if want := []place{{1, 1, false, "0/1:1"}, {2, 1, false, "0/2:1,1:1"}, {2, 2, false, "0/2:2,1:1"}}; !slices.Equal(all, want) {
+	at := first.FeedID[:8] + "-"
+	if want := []place{{1, 1, false, at + "0/1:1"}, {2, 1, false, at + "0/2:1,1:1"}, {2, 2, false, at + "0/2:2,1:1"}}; !slices.Equal(all, want) {
 		t.Fatalf("got %+v, want %+v", all, want)
 	}
 	into[commitJSON](t, n.seal(second, ""), http.StatusOK)
