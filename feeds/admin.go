@@ -22,7 +22,11 @@ func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err er
 	if err != nil {
 		return nil, err
 	}
-	if oldestSeal(before.State.Streams, 0).Number == 0 {
+	hangs, err := c.hangs(ctx, feed)
+	if err != nil {
+		return nil, err
+	}
+	if !hangs && oldestSeal(before.State.Streams, 0).Number == 0 {
 		described, err := c.describe(ctx, feed)
 		if err != nil {
 			return nil, err

@@ -129,7 +129,7 @@ func (l *lease) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stableAtMost)
 	defer cancel()
 	var err error
-	if l.ends, err = partition.AwaitStable(ctx, l.client.client, l.feed.LogTopic(), l.feed.WALTopic()); err != nil {
+	if l.ends, err = l.stable(ctx); err != nil {
 		return err
 	}
 	l.event, l.found, err = l.client.newestEvent(ctx, l.feed, l.ends[l.feed.LogTopic()])

@@ -2,13 +2,10 @@ package lease
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/markers"
 )
 
 // Abort writes the marker that a hanging transaction lacks, as
@@ -19,28 +16,7 @@ import (
 // It is for a [Transaction] that [Describe] calls hanging, of a writer that was
 // fenced: one that is under way would be torn apart.
 func Abort(ctx context.Context, cl *kgo.Client, t Transaction) error {
-	topic := t.Lane.Topic()
-	op := fmt.Sprintf("abort the hanging transaction of producer %d on topic %s", t.ProducerID, topic)
-	m := kmsg.NewWriteTxnMarkersRequestMarker()
-	m.ProducerID, m.ProducerEpoch = t.ProducerID, t.ProducerEpoch
-	m.CoordinatorEpoch = max(t.CoordinatorEpoch, 0)
-	mt := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
-	mt.Topic, mt.Partitions = topic, []int32{0}
-	m.Topics = append(m.Topics, mt)
-	req := kmsg.NewPtrWriteTxnMarkersRequest()
-	req.Markers = append(req.Markers, m)
-	resp, err := req.RequestWith(ctx, cl)
-	if err != nil {
-		return kafkaerr.Wrap(op, err)
-	}
-	for _, m := range resp.Markers {
-		for _, t := range m.Topics {
-			for _, p := range t.Partitions {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return kafkaerr.Wrap(op, err, kafkaerr.OnCluster("ClusterAction"))
-				}
-			}
-		}
-	}
-	return nil
+	return markers.Write(ctx, cl, markers.Transaction{
+		Topic: t.Lane.Topic(), Offset: t.Offset, ProducerID: t.ProducerID, ProducerEpoch: t.ProducerEpoch, CoordinatorEpoch: t.CoordinatorEpoch,
+	}, false)
 }

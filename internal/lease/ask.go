@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	flusso "github.com/flusso/flusso-kafka"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
+	"github.com/flusso/flusso-kafka/internal/markers"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
@@ -21,67 +22,26 @@ var errLeftOut = errors.New("the answer does not name it")
 
 // open is a transaction as the leader of its lane knows it.
 type open struct {
-	lane     topics.Lane
-	producer kmsg.DescribeProducersResponseTopicPartitionActiveProducer
-	last     time.Time // of its newest record; zero when not known
+	markers.Transaction
+	lane topics.Lane
 }
 
 func (o open) transaction() Transaction {
-	return Transaction{
-		Lane: o.lane, Offset: flusso.Offset(o.producer.CurrentTxnStartOffset),
-		ProducerID: o.producer.ProducerID, ProducerEpoch: int16(o.producer.ProducerEpoch), CoordinatorEpoch: o.producer.CoordinatorEpoch,
-	}
+	return Transaction{Lane: o.lane, Offset: o.Offset, ProducerID: o.ProducerID, ProducerEpoch: o.ProducerEpoch, CoordinatorEpoch: o.CoordinatorEpoch}
 }
 
-// producers asks the lanes' leaders for what is open on them. kadm's call ends
-// at the first lane that may not be looked at; here the others are answered.
+// producers asks the lanes' leaders for what is open on them.
 func producers(ctx context.Context, cl *kgo.Client, lanes []topics.Lane) (all []open, unknown []LaneError) {
-	req := kmsg.NewPtrDescribeProducersRequest()
 	byTopic := make(map[string]topics.Lane, len(lanes))
 	for _, l := range lanes {
-		if _, twice := byTopic[l.Topic()]; twice {
-			continue
-		}
 		byTopic[l.Topic()] = l
-		t := kmsg.NewDescribeProducersRequestTopic()
-		t.Topic, t.Partitions = l.Topic(), []int32{0}
-		req.Topics = append(req.Topics, t)
 	}
-	if len(req.Topics) == 0 {
-		return nil, nil
+	found, failed := markers.Open(ctx, cl, slices.Sorted(maps.Keys(byTopic))...)
+	for _, t := range found {
+		all = append(all, open{t, byTopic[t.Topic]})
 	}
-	op := func(topic string) string { return "describe the producers of topic " + topic }
-	left := make(map[string]error, len(byTopic))
-	for topic := range byTopic {
-		left[topic] = errLeftOut
-	}
-	for _, shard := range cl.RequestSharded(ctx, req) {
-		if shard.Err != nil {
-			for _, t := range shard.Req.(*kmsg.DescribeProducersRequest).Topics {
-				left[t.Topic] = shard.Err
-			}
-			continue
-		}
-		for _, t := range shard.Resp.(*kmsg.DescribeProducersResponse).Topics {
-			for _, p := range t.Partitions {
-				lane, asked := byTopic[t.Topic]
-				if !asked || p.Partition != 0 {
-					continue
-				}
-				if left[t.Topic] = kerr.ErrorForCode(p.ErrorCode); left[t.Topic] != nil {
-					continue
-				}
-				delete(left, t.Topic)
-				for _, producer := range p.ActiveProducers {
-					if producer.CurrentTxnStartOffset >= 0 {
-						all = append(all, open{lane, producer, unixMilli(producer.LastTimestamp)})
-					}
-				}
-			}
-		}
-	}
-	for topic, err := range left {
-		unknown = append(unknown, LaneError{byTopic[topic], kafkaerr.Wrap(op(topic), err, kafkaerr.OnTopic("Read", topic))})
+	for topic, err := range failed {
+		unknown = append(unknown, LaneError{byTopic[topic], err})
 	}
 	slices.SortFunc(unknown, func(a, b LaneError) int { return strings.Compare(a.Lane.Sink, b.Lane.Sink) })
 	return all, unknown

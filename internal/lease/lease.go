@@ -18,13 +18,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/markers"
 	"github.com/flusso/flusso-kafka/topics"
 )
 
 // Settle is how long a transaction may stay open on a lane after its
-// coordinator has called it over, until it is ended by hand. Markers need
-// milliseconds, a few seconds on a broker that has just started.
-const Settle = 4 * time.Second
+// coordinator has called it over, until it is ended by hand.
+const Settle = markers.Settle
 
 // longest is for how long a transaction whose coordinator is not to be found
 // may be open and still not be taken for one that hangs: brokers allow no more
@@ -153,8 +153,8 @@ func describe(ctx context.Context, cl *kgo.Client, p topics.Pipeline, lanes []to
 	known := byProducer(s.IDs)
 	var strangers []int64
 	for _, o := range open {
-		if _, ours := known[o.producer.ProducerID]; !ours && !slices.Contains(strangers, o.producer.ProducerID) {
-			strangers = append(strangers, o.producer.ProducerID)
+		if _, ours := known[o.ProducerID]; !ours && !slices.Contains(strangers, o.ProducerID) {
+			strangers = append(strangers, o.ProducerID)
 		}
 	}
 	if len(strangers) > 0 {
@@ -169,7 +169,7 @@ func describe(ctx context.Context, cl *kgo.Client, p topics.Pipeline, lanes []to
 			id = stranger
 		}
 		t.ID, t.Ours = id.Name, ours
-		since := o.last
+		since := o.Last
 		if started := id.StartedAt; !started.IsZero() && id.ProducerEpoch == t.ProducerEpoch && started.Before(since) {
 			since = started
 		}

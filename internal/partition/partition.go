@@ -116,7 +116,7 @@ type OpenTransactionError struct {
 }
 
 func (e *OpenTransactionError) Error() string {
-	return fmt.Sprintf("topic %s: a transaction has been open since offset %s: find its producer with `kafka-transactions.sh describe-producers --topic %s --partition 0` and stop or abort it: %v",
+	return fmt.Sprintf("topic %s: a transaction has been open since offset %s: find its producer with `kafka-transactions.sh describe-producers --topic %s --partition 0`, and stop it where it is no writer of this feed: %v",
 		e.Topic, e.Ends.Stable, e.Topic, e.Cause)
 }
 
