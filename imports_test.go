@@ -80,7 +80,7 @@ var rules = []rule{
 		pkg: "feeds",
 		ours: []string{
 			"", "topics", "internal/wire", "internal/kafkaerr", "internal/segment", "internal/snappy",
-			"internal/partition", "internal/pack", "internal/bucket", "internal/staging",
+			"internal/partition", "internal/markers", "internal/pack", "internal/bucket", "internal/staging",
 		},
 		others: []string{kgo, kadm, "github.com/prometheus/client_golang/"},
 		why:    "writer sessions know nothing of lanes: they share the engine below, not the adapter",
@@ -138,7 +138,11 @@ var rules = []rule{
 		why: "what members say of themselves: those who join send it, those who look at a group read it",
 	},
 	{
-		pkg: "internal/lease", ours: []string{"", "topics", "internal/kafkaerr", "internal/segment"}, others: []string{kgo, kerr, kmsg},
+		pkg: "internal/markers", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kadm, kerr, kmsg},
+		why: "ends what a broker left open, for lanes and for feeds, which must not import each other",
+	},
+	{
+		pkg: "internal/lease", ours: []string{"", "topics", "internal/kafkaerr", "internal/markers", "internal/segment"}, others: []string{kgo, kerr, kmsg},
 		why: "who writes, and what is open on the lanes, for the adapter and for the command line: it works while no engine runs",
 	},
 	{
