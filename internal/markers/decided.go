@@ -19,11 +19,11 @@ import (
 type Outcome int
 
 const (
-	// Unknown: the coordinators' log tells of no decision, or no more.
+	// Unknown says that the coordinators' log tells of no decision, or no more.
 	Unknown Outcome = iota
-	// Committed: whoever wrote it may have been told that it is durable.
+	// Committed says that whoever wrote it may have been told that it is durable.
 	Committed
-	// Aborted: nobody was told so.
+	// Aborted says that nobody was told so.
 	Aborted
 )
 
@@ -186,6 +186,7 @@ func (d *decision) see(r *kgo.Record) error {
 		if same || later == 1 || later == 2 {
 			d.outcome = Aborted
 		}
+	default: // carries a decision out, or is of what the id does next
 	}
 	return nil
 }
