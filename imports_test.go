@@ -86,7 +86,7 @@ var rules = []rule{
 		why:    "writer sessions know nothing of lanes: they share the engine below, not the adapter",
 	},
 	{
-		pkg: "internal/partition", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kadm, kerr},
+		pkg: "internal/partition", ours: []string{"", "internal/kafkaerr"}, others: []string{kgo, kadm, kerr, kmsg},
 		why: "reads what is committed in a topic of one partition, whatever it means",
 	},
 	{
