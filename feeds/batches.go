@@ -85,7 +85,11 @@ func (b *batches) read(ctx context.Context) ([]Record, wire.Append, error) {
 func (b *batches) readUntil(ctx context.Context, end flusso.Offset) ([]Record, wire.Append, error) {
 	for b.r.Next() < end {
 		r, err := b.r.Read(ctx)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil && end < math.MaxInt64: // what was in the log when it was looked at
+			return nil, wire.Append{}, fmt.Errorf("read the WAL of feed %s at offset %s, with its end at %s: what comes next is in a transaction that is open, or the broker does not answer; where it stays so, "+
+				"`flusso-kafka-admin feed repair %s --yes` ends what a broker left open: %w", b.feed, b.r.Next(), end, b.feed, err)
+		case err != nil:
 			return nil, wire.Append{}, err
 		}
 		if r.Attrs.IsControl() {

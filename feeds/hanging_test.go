@@ -1,11 +1,14 @@
 package feeds_test
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -107,6 +110,16 @@ func TestE16_WhatABrokerLeftOpenIsEndedAsItWasDecided(t *testing.T) {
 				}
 				lost := w.forget(s, batch("b"))
 				w.recorded(lost, test.states...)
+				stalled, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				for _, err := range w.client("reader").Read(stalled, feed, feeds.ReadOptions{}) {
+					if err != nil && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "feed repair orders")) {
+						t.Errorf("a reader behind it is told %v", err)
+					}
+				}
+				if stalled.Err() == nil {
+					t.Error("a reader does not wait behind it")
+				}
 				r, err := w.client("b").Resume(t.Context(), feed)
 				if test.want == nil {
 					if !errorAs(err, func(e *markers.UndecidedError) bool {

@@ -136,7 +136,7 @@ func (r *readCommand) run(life context.Context, feed string) (err error) {
 	if r.Follow && life.Err() != nil {
 		return nil // that is how following ends
 	}
-	if cause := context.Cause(ctx); err != nil && cause != nil && life.Err() == nil {
+	if cause := context.Cause(ctx); err != nil && cause != nil && life.Err() == nil && !errors.Is(err, cause) {
 		err = cause
 	}
 	return c.explain(life, err)
