@@ -191,6 +191,7 @@ func (a *appending) run(life context.Context) (err error) {
 	defer in.close()
 	opening, cancel := context.WithTimeout(life, a.timeout)
 	defer cancel()
+	a.waitLong()
 	c, err := a.open(opening)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/connect"
 	"github.com/flusso/flusso-kafka/internal/lanefile"
 	"github.com/flusso/flusso-kafka/internal/wire"
 )
@@ -141,7 +142,7 @@ func callWith(ctx context.Context, t *testing.T, client []kgo.Opt, env map[strin
 	}
 	var out, err bytes.Buffer
 	words := append(strings.Fields(path), args...)
-	code := run(ctx, words, streams{out: &out, err: &err, getenv: func(name string) string { return env[name] }, client: client})
+	code := run(ctx, words, streams{out: &out, err: &err, getenv: func(name string) string { return env[name] }, client: client, patience: connect.Once})
 	return outcome{code, out.String(), err.String()}
 }
 

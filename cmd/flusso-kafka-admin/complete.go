@@ -144,6 +144,7 @@ func (t *connection) completing(cmd *cobra.Command, ask func(context.Context, *c
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
+	t.Patience = connect.Once // nobody waits at a prompt
 	client, err := t.Dial(ctx)
 	if err != nil {
 		return

@@ -23,12 +23,24 @@ type connection struct {
 
 // add registers the flags on flags of cmd.
 func (t *connection) add(cmd *cobra.Command, flags *pflag.FlagSet) {
-	t.Extra = t.client
+	t.Extra, t.Patience = t.client, t.patience
+	t.Waiting = func(text string) {
+		// A stderr that cannot be written to keeps nothing from working.
+		_, _ = fmt.Fprintln(t.err, program+": "+text)
+	}
 	t.AddFlags(flags, t.getenv)
 	flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how `long` all of it may take")
 	flags.StringVar(&t.format, "format", "text", "text or json")
 	flags.String("profile", "", "`name` of a profile for what is not given, or none ($"+profile.EnvProfile+")")
 	t.addCompletions(cmd)
+}
+
+// waitLong has all of --timeout pass before a broker that is starting is given
+// up: for commands that run long, and those whose timeout is for connecting.
+func (t *connection) waitLong() {
+	if t.patience == 0 {
+		t.Patience = t.timeout
+	}
 }
 
 // check refuses what no cluster needs to be asked about.

@@ -112,6 +112,7 @@ func (r *readCommand) run(life context.Context, feed string) (err error) {
 	}
 	dialing, cancel := context.WithTimeout(life, r.timeout)
 	defer cancel()
+	r.waitLong()
 	c, err := r.open(dialing)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,6 +36,7 @@ type streams struct {
 	errColumns int                        // likewise of err
 	size       func() (columns, rows int) // of that terminal, as it is now
 	client     []kgo.Opt                  // more for every Kafka client; nil outside of tests
+	patience   time.Duration              // with a broker that may be starting; 0 outside of tests
 }
 
 // run is main without the process: it runs one command and returns its code.

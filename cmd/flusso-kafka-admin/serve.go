@@ -80,6 +80,7 @@ func (v *service) serve(ctx context.Context) error {
 	}
 	defer func() { _ = l.Close() }() // closed already, if it was served on
 
+	v.Patience = connect.Once // there is a next report, and this one says why it is none
 	source := &source{target: v.target, pipeline: p, options: status.Options{Sinks: v.sinks, Incarnation: *v.incarnation}}
 	defer source.close()
 	metrics := exporter.New(exporter.Config{Pipeline: p, Sinks: v.sinks, MaxAge: web.MaxAge(v.interval, v.timeout)})

@@ -58,7 +58,8 @@ address that is printed: feeds are created before, by "feed create --embedded DI
 or there by --brokers.
 
 Exit code 1 says that it could not listen, or that Kafka did not answer when it
-began. JSON: {"url", "address", "brokers"}, the last one with --embedded alone.`,
+began, for all of --timeout. JSON: {"url", "address", "brokers"}, the last one
+with --embedded alone.`,
 		Example: `  $ flusso-kafka-admin serve feeds --brokers 127.0.0.1:34727
   serving feeds on http://127.0.0.1:9478, other nodes reach it at http://127.0.0.1:9478`,
 		Args: noArgs,
@@ -144,6 +145,7 @@ func (v *feedService) check() error {
 func (v *feedService) reach(ctx context.Context, cfg feeds.Config) (*feedCluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
+	v.waitLong()
 	return v.openWith(ctx, cfg)
 }
 

@@ -5,12 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -35,7 +32,8 @@ type Client struct {
 func (c *Client) Opts() []kgo.Opt { return slices.Clone(c.opts) }
 
 // Dial returns a client after a broker answered it, or an [*Error] that says
-// what was tried within ctx and what to do. extra goes to the client after the
+// what was tried within ctx and what to do. A broker that may be starting is
+// waited for, see [Options.Patience]. extra goes to the client after the
 // options' own. The caller closes the client.
 func (o *Options) Dial(ctx context.Context, extra ...kgo.Opt) (*Client, error) {
 	opts, err := o.Opts()
@@ -51,8 +49,7 @@ func (o *Options) Dial(ctx context.Context, extra ...kgo.Opt) (*Client, error) {
 		return nil, fmt.Errorf("set up the Kafka client: %w", err)
 	}
 	c := &Client{Client: cl, options: o, opts: opts, tried: seen}
-	if err := cl.Ping(ctx); err != nil {
-		err = c.Explain(ctx, err)
+	if err := c.reach(ctx); err != nil {
 		cl.Close()
 		return nil, err
 	}
@@ -108,7 +105,7 @@ func (c *Client) Explain(ctx context.Context, err error) error {
 		return &Error{Tried: c.tried.String(), Advice: advice + ", or allow more time with --timeout", Cause: err}
 	}
 	if advice := c.advice(err); advice != "" {
-		return &Error{Tried: "connect to " + brokers, Advice: advice, Cause: err}
+		return &Error{Tried: "connect to " + brokers, Advice: advice, Cause: plainly(err)}
 	}
 	return err
 }
@@ -126,7 +123,7 @@ func (c *Client) advice(err error) string {
 	broken := kafkaerr.Classify(err) == kafkaerr.Unreachable
 	switch {
 	case errors.As(err, &header):
-		return "the broker does not speak TLS on this port: leave out --tls, or use its TLS port"
+		return notTLS
 	case errors.As(err, &verifying):
 		return "the broker's certificate is not trusted: give its authority with --tls-ca, and the host name that the certificate is for"
 	case errors.As(err, &op) && op.Op == "remote error": // a TLS alert: crypto/tls does not export its type
@@ -137,23 +134,33 @@ func (c *Client) advice(err error) string {
 		return "the broker does not take --sasl-mechanism " + c.options.Mechanism + " on this port"
 	case broken && c.tried.unanswered(kmsg.SASLAuthenticate):
 		return "the broker closed the connection instead of taking the credentials: check --sasl-user, the password or token, and --sasl-mechanism"
-	case c.secure() && !c.tried.connected() && (errors.As(err, &eof) || errors.Is(err, io.EOF)):
-		return "the broker closed the connection in the TLS handshake: leave out --tls, or use its TLS port"
-	case errors.As(err, &eof), broken && c.tried.connected():
-		advice := "the broker closed the connection"
-		if !c.secure() {
-			advice += "; if this is its TLS port, add --tls"
-		}
-		if c.options.Mechanism == "" {
-			advice += "; if it wants SASL, add --sasl-mechanism"
-		}
-		return advice
+	case errors.As(err, &eof), broken && !dialing(err):
+		return c.closedAdvice()
 	case errors.As(err, &dns):
 		return "the name is not known: check --brokers"
 	case broken:
-		return "check --brokers, the network, and whether the broker runs"
+		return "check --brokers, the network, and whether the broker runs: it may be starting"
 	}
 	return ""
+}
+
+// closedAdvice says what to do where the other side hung up, which has several
+// causes.
+func (c *Client) closedAdvice() string {
+	const starting = "the broker may be starting, or be down behind a proxy that takes its connections, as Docker's does"
+	if c.secure() && !c.tried.connected() {
+		return "it was closed in the TLS handshake: " + starting + "; if it does not speak TLS on this port, leave out --tls, or use its TLS port"
+	}
+	advice := starting
+	if c.tried.anySpoke() {
+		advice = "the broker had answered until then, and may be going down"
+	} else if !c.secure() {
+		advice += "; if this is its TLS port, add --tls"
+	}
+	if c.options.Mechanism == "" {
+		advice += "; if it wants SASL, add --sasl-mechanism"
+	}
+	return advice
 }
 
 // Texts of errors that kgo does not export: what was read as an answer's size
@@ -173,7 +180,7 @@ func foreign(err error) bool {
 func (c *Client) foreignAdvice(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, alertTLS) && !c.secure():
-		return "this is a TLS port: add --tls"
+		return isTLS
 	case strings.Contains(text, fromHTTP):
 		return "an HTTP server answers there, it does not speak Kafka: check --brokers, the port above all"
 	}
@@ -183,108 +190,4 @@ func (c *Client) foreignAdvice(err error) string {
 func (c *Client) secure() bool {
 	o := c.options
 	return o.TLS || o.TLSCA != "" || o.TLSCert != ""
-}
-
-// tried is a hook that remembers connections and requests without an answer.
-type tried struct {
-	mu      sync.Mutex
-	start   time.Time
-	dialed  map[string]bool
-	waiting map[asked]int
-	spoke   map[string]bool // addresses that answered in Kafka's protocol
-	foreign string          // the last address that answered in another one
-}
-
-type asked struct {
-	broker string
-	key    int16
-}
-
-func newTried() *tried {
-	return &tried{start: time.Now(), dialed: make(map[string]bool), spoke: make(map[string]bool), waiting: make(map[asked]int)}
-}
-
-// OnBrokerWrite implements [kgo.HookBrokerWrite].
-func (t *tried) OnBrokerWrite(meta kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if err != nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.dialed[address(meta)] = true
-	t.waiting[asked{address(meta), key}]++
-}
-
-// OnBrokerE2E implements [kgo.HookBrokerE2E].
-func (t *tried) OnBrokerE2E(meta kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
-	if e.ReadErr != nil || e.WriteErr != nil {
-		return // no answer: it stays on record
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := asked{address(meta), key}
-	t.spoke[at.broker] = true
-	if t.waiting[at]--; t.waiting[at] <= 0 {
-		delete(t.waiting, at)
-	}
-}
-
-// OnBrokerRead implements [kgo.HookBrokerRead].
-func (t *tried) OnBrokerRead(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
-	if !foreign(err) {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at := address(meta); !t.spoke[at] {
-		t.foreign = at
-	}
-}
-
-// foreigner returns the address that does not speak Kafka, empty for none.
-func (t *tried) foreigner() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.foreign
-}
-
-func (t *tried) connected() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.dialed) > 0
-}
-
-// unanswered reports whether a request of this kind got no answer.
-func (t *tried) unanswered(key kmsg.Key) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for a := range t.waiting {
-		if a.key == int16(key) {
-			return true
-		}
-	}
-	return false
-}
-
-// String says what no answer came to.
-func (t *tried) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	after := time.Since(t.start).Round(100 * time.Millisecond)
-	if len(t.waiting) == 0 {
-		if len(t.dialed) == 0 {
-			return fmt.Sprintf("no broker answered within %s: no connection was made", after)
-		}
-		return fmt.Sprintf("gave up after %s, every request was answered until then", after)
-	}
-	var requests []string
-	for a := range maps.Keys(t.waiting) {
-		requests = append(requests, kmsg.NameForKey(a.key)+" from "+a.broker)
-	}
-	slices.Sort(requests)
-	return fmt.Sprintf("no answer within %s: waiting for %s", after, strings.Join(requests, ", "))
-}
-
-func address(meta kgo.BrokerMetadata) string {
-	return net.JoinHostPort(meta.Host, fmt.Sprint(meta.Port))
 }

@@ -46,6 +46,14 @@ type Options struct {
 	PasswordFile string // instead of EnvPassword
 	TokenFile    string // instead of EnvToken, for OAUTHBEARER
 
+	// Patience is how long Dial tries again what a broker does that is starting;
+	// 0 for [DefaultPatience], [Once] for not at all.
+	Patience time.Duration
+
+	// Waiting is told, once, what is waited for, where that takes longer than a
+	// second. It may be nil.
+	Waiting func(text string)
+
 	// Extra goes to every client after what the other options make: how tests
 	// reach a broker in memory, and see what is asked of it.
 	Extra []kgo.Opt
