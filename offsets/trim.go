@@ -47,6 +47,19 @@ func (e *BeyondFloorError) Error() string {
 //
 // Errors: a [*BeyondFloorError]; what the brokers answered.
 func (s *Store) PlanTrim(ctx context.Context, lane topics.Lane, to flusso.Offset) (Trim, error) {
+	for tries := 1; ; tries++ {
+		t, err := s.planTrim(ctx, lane, to)
+		if !errors.Is(err, ErrUnknown) || tries == trimPlans {
+			return t, err
+		}
+		// The log start moved on since: somebody else trims, the engine as a rule.
+	}
+}
+
+// trimPlans is how often a trim is planned where others trim meanwhile.
+const trimPlans = 5
+
+func (s *Store) planTrim(ctx context.Context, lane topics.Lane, to flusso.Offset) (Trim, error) {
 	st, err := s.stand(ctx, lane)
 	if err != nil {
 		return Trim{}, err

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	flusso "github.com/flusso/flusso-kafka"
+	"github.com/flusso/flusso-kafka/internal/kfaketest"
 	"github.com/flusso/flusso-kafka/offsets"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -59,6 +62,34 @@ func TestPlanTrimCountsWhatGoes(t *testing.T) {
 	before := tr.items[6].Header.Totals
 	if plan.UpTo != tr.items[7].At || plan.Items != before.Batches || plan.Bytes != before.Bytes {
 		t.Errorf("got %+v, want %d items and %d bytes", plan, before.Batches, before.Bytes)
+	}
+}
+
+// TestPlanTrimBesideAnother: the log start moves on while a trim is planned, as
+// the engine does that, too. It is planned anew.
+func TestPlanTrimBesideAnother(t *testing.T) {
+	c := newCluster(t)
+	s, tr := ten(t, c)
+	client := c.Client(t)
+	store, admin := offsets.New(client), topics.New(c.Client(t))
+	s.acks(&tr.items[7])
+	other := must(offsets.New(c.Client(t)).PlanTrim(within(t), s.lane, tr.items[5].Next()))(t)
+	hang := c.Fault(t, kmsg.Fetch, kfaketest.Fault{Mode: kfaketest.Hang, Skip: 1})
+	type planned struct {
+		offsets.Trim
+		err error
+	}
+	ended := make(chan planned, 1)
+	go func() {
+		plan, err := store.PlanTrim(within(t), s.lane, flusso.NoOffset)
+		ended <- planned{plan, err}
+	}()
+	<-hang.Hit() // the counts of the first item
+	must(admin.Trim(within(t), s.lane, other.TopicID, other.UpTo))(t)
+	hang.Release()
+	plan := <-ended
+	if plan.err != nil || plan.Start != other.UpTo || plan.UpTo != tr.items[7].At || plan.Items != 2 {
+		t.Errorf("got %+v, want a plan from %s on", plan, other.UpTo)
 	}
 }
 
