@@ -72,10 +72,13 @@ type LimitError struct {
 	Limit   string // the limit: "record size"
 	Value   int64
 	Max     int64
-	Setting string // the setting that raises it
+	Setting string // the setting that raises it; empty where nothing does
 }
 
 func (e *LimitError) Error() string {
+	if e.Setting == "" {
+		return fmt.Sprintf("%s: %s is %d, the limit is %d, and nothing raises it: send less", e.What, e.Limit, e.Value, e.Max)
+	}
 	return fmt.Sprintf("%s: %s is %d, the limit is %d: raise %s or send less",
 		e.What, e.Limit, e.Value, e.Max, e.Setting)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/wire"
 	"github.com/flusso/flusso-kafka/topics"
 )
@@ -38,7 +39,7 @@ func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err er
 	}
 	l, err := c.administer(ctx, feed)
 	if err != nil {
-		return nil, err
+		return nil, c.taken(ctx, feed, before, err)
 	}
 	defer func() { err = errors.Join(err, l.release(ctx)) }()
 	stop := l.showLife()
@@ -70,7 +71,7 @@ func (e *NoStreamError) Error() string {
 // appended to it is gone. It fences whoever writes. A stream that is not there
 // is a [*NoStreamError], and fences nobody.
 func (c *Client) Discard(ctx context.Context, name string, stream uint64, message string) (err error) {
-	if err := checkMessage(name, message); err != nil {
+	if err := CheckMessage(name, message); err != nil {
 		return err
 	}
 	feed, before, err := c.before(ctx, name)
@@ -82,7 +83,7 @@ func (c *Client) Discard(ctx context.Context, name string, stream uint64, messag
 	}
 	l, err := c.administer(ctx, feed)
 	if err != nil {
-		return err
+		return c.taken(ctx, feed, before, err)
 	}
 	defer func() { err = errors.Join(err, l.release(ctx)) }()
 	if err := uncommitted(l.event, name, stream); err != nil {
@@ -93,7 +94,7 @@ func (c *Client) Discard(ctx context.Context, name string, stream uint64, messag
 		e.State.Streams = slices.DeleteFunc(e.State.Streams, func(st wire.StreamState) bool { return st.Number == stream })
 	})
 	if err != nil {
-		return err
+		return c.taken(ctx, feed, before, err)
 	}
 	tidying, cancel := context.WithTimeout(ctx, lookAtMost)
 	defer cancel()
@@ -127,6 +128,25 @@ func (c *Client) before(ctx context.Context, name string) (topics.Feed, wire.Eve
 	}
 	e, err := c.state(ctx, feed)
 	return feed, e, err
+}
+
+// taken is err, or a [*TakenError] where it says that somebody else took the
+// lease. Who that is the log tells, which was at before when it was ours.
+func (c *Client) taken(ctx context.Context, feed topics.Feed, before wire.Event, err error) error {
+	if kafkaerr.Classify(err) != kafkaerr.Fenced {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
+	defer cancel()
+	t := &TakenError{Feed: feed.String(), Cause: err}
+	e, serr := c.state(ctx, feed)
+	switch {
+	case errors.Is(serr, ErrNoFeed) || serr == nil && before.Settings.ID != "" && e.Settings.ID != before.Settings.ID:
+		t.Gone = before.Settings.ID != ""
+	case serr == nil && e.State.Epoch > before.State.Epoch && *e.State.Holder != *c.holder():
+		t.Holder, t.Epoch = *e.State.Holder, e.State.Epoch
+	}
+	return t
 }
 
 // administer takes the lease for work on what others left.

@@ -78,12 +78,17 @@ func markBucket(ctx context.Context, feed topics.Feed, settings Settings) (err e
 	return b.Put(ctx, markerOf(feed.String(), settings.ID), bytes.NewReader(content), sha256.Sum256(content), int64(len(content)))
 }
 
-// unmarkBucket removes the marker that markBucket wrote.
+// unmarkBucket removes the marker that markBucket wrote, and the folder around
+// it where nothing else is in there.
 func unmarkBucket(ctx context.Context, feed topics.Feed, settings Settings) (err error) {
 	b, err := bucket.Open(ctx, settings.Bucket)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	return b.Delete(ctx, markerOf(feed.String(), settings.ID))
+	if err := b.Delete(ctx, markerOf(feed.String(), settings.ID)); err != nil {
+		return err
+	}
+	b.RemoveFolders(streamsOf(feed, settings))
+	return nil
 }

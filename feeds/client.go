@@ -144,8 +144,8 @@ func secretive(address string) bool {
 }
 
 // Create makes a feed: its topics, then, under its lease, its first event. It
-// may be repeated after an error. Errors: [*ExistsError];
-// [*flusso.NameError] and [*flusso.InvalidError] for what can't be;
+// may be repeated after an error. Errors: [*ExistsError], [*DeletingError],
+// [*TakenError]; [*flusso.NameError] and [*flusso.InvalidError] for what can't be;
 // [*topics.UnsafeError]; what the brokers answered.
 func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (_ Settings, err error) {
 	feed, err := topics.NewFeed(name)
@@ -160,9 +160,9 @@ func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (_ Se
 	if err != nil {
 		return Settings{}, err
 	}
-	if _, err := c.state(ctx, feed); !errors.Is(err, ErrNoFeed) {
+	if before, err := c.state(ctx, feed); !errors.Is(err, ErrNoFeed) {
 		if err == nil {
-			err = &ExistsError{Feed: name}
+			err = c.exists(ctx, feed, before)
 		}
 		return Settings{}, err
 	}
@@ -180,7 +180,7 @@ func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (_ Se
 	}
 	l, err := c.take(ctx, feed)
 	if err != nil {
-		return Settings{}, err
+		return Settings{}, c.taken(ctx, feed, wire.Event{}, err)
 	}
 	defer func() { err = errors.Join(err, l.release(ctx)) }()
 	if l.found {
@@ -193,7 +193,19 @@ func (c *Client) Create(ctx context.Context, name string, o CreateOptions) (_ Se
 	handed = true
 	err = l.publish(ctx, e)
 	handed = !errors.Is(err, flusso.ErrRejected)
-	return settings, err
+	return settings, c.taken(ctx, feed, wire.Event{}, err)
+}
+
+// exists is why a feed that is on record can't be created.
+func (c *Client) exists(ctx context.Context, feed topics.Feed, e wire.Event) error {
+	_, err := c.describe(ctx, feed)
+	switch {
+	case err != nil:
+		return err
+	case e.State.Deleted:
+		return &DeletingError{Feed: feed.String()}
+	}
+	return &ExistsError{Feed: feed.String()}
 }
 
 // unmark removes the marker of a feed that was not created: each attempt has
@@ -236,8 +248,8 @@ func (c *Client) segmentConfig(feed topics.Feed, described map[string]topics.Top
 	}
 }
 
-// describe returns the feed's topics by name. One that is not there makes the
-// feed not there.
+// describe returns the feed's topics by name. Without its log there is no feed,
+// and a deletion took its WAL first.
 func (c *Client) describe(ctx context.Context, feed topics.Feed) (map[string]topics.Topic, error) {
 	names := []string{feed.LogTopic(), feed.WALTopic()}
 	described, err := c.admin.Describe(ctx, names...)
@@ -246,6 +258,8 @@ func (c *Client) describe(ctx context.Context, feed topics.Feed) (map[string]top
 	}
 	for _, name := range names {
 		switch t := described[name]; {
+		case t.Missing() && name == feed.WALTopic(): // the log is there
+			return nil, &DeletingError{Feed: feed.String(), Half: true}
 		case t.Missing():
 			return nil, fmt.Errorf("feed %s: topic %s is missing: %w: create it first", feed, name, ErrNoFeed)
 		case t.Err != nil:

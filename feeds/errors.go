@@ -43,6 +43,37 @@ func (e *FencedError) Error() string {
 // Is reports whether target is [flusso.ErrFenced].
 func (e *FencedError) Is(target error) bool { return target == flusso.ErrFenced }
 
+// TakenError says that somebody else took a feed while it was created, deleted
+// or repaired, so that nothing more was done. It is a [flusso.ErrFenced].
+type TakenError struct {
+	Feed   string
+	Holder Holder // who; empty where nobody is on record
+	Epoch  uint64 // the writer epoch of that; 0 where nobody is on record
+	Gone   bool   // and deleted it
+	Cause  error
+}
+
+func (e *TakenError) Error() string {
+	who := "another process"
+	if e.Holder.Name != "" {
+		who = e.Holder.Name
+		if e.Holder.Address != "" {
+			who += " at " + e.Holder.Address
+		}
+		who += fmt.Sprintf(", writer epoch %d,", e.Epoch)
+	}
+	if e.Gone {
+		return fmt.Sprintf("feed %s: %s took it meanwhile, and it is deleted: look with `flusso-kafka-admin feed list`", e.Feed, who)
+	}
+	return fmt.Sprintf("feed %s: %s took it meanwhile: look with `flusso-kafka-admin feed describe %s`, then repeat this if it is still wanted", e.Feed, who, e.Feed)
+}
+
+// Is reports whether target is [flusso.ErrFenced].
+func (e *TakenError) Is(target error) bool { return target == flusso.ErrFenced }
+
+// Unwrap returns the cause.
+func (e *TakenError) Unwrap() error { return e.Cause }
+
 // LostError says that a session lost its lease or its broker, and nobody else
 // is on record as the holder. It is a [flusso.ErrLost].
 type LostError struct {

@@ -37,3 +37,6 @@ func (s *Session) Die() { s.seg.End(errors.New("dead")) }
 
 // Background runs f beside what the session runs.
 func (s *Session) Background(f func()) { s.background.Go(f) }
+
+// EndIfDeleted is the look that a session takes behind an error.
+func (s *Session) EndIfDeleted(ctx context.Context) bool { return s.endIfDeleted(ctx) }

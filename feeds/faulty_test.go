@@ -28,6 +28,8 @@ type store struct {
 	mode    atomic.Int32
 	pause   atomic.Int64 // of one that is slow; 1 ms when zero
 	cut     atomic.Bool  // what is read ends half-way, and no error tells
+	kept    atomic.Int64 // the delete of that number fails, from 1 on
+	deletes atomic.Int64 // that were asked for
 	hits    [modes]atomic.Int64
 }
 
@@ -239,7 +241,7 @@ func (w *faultyWriter) Close() error {
 }
 
 func (f faulty) Delete(_ context.Context, key string, _ *driver.DeleteOptions) error {
-	if f.now() == away {
+	if n := f.deletes.Add(1); f.now() == away || n == f.kept.Load() {
 		return errStore
 	}
 	f.mu.Lock()

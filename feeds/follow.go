@@ -55,6 +55,8 @@ func (r *reading) follow(ctx context.Context, from flusso.Offset) error {
 // observe acts on an event: on those that were acted on before not again.
 func (r *reading) observe(ctx context.Context, e wire.Event) error {
 	switch {
+	case e.Settings.ID != r.settings.ID:
+		return deletedMeanwhile(r.feed)
 	case e.Kind == wire.StreamDiscarded && !r.dropped[e.Stream]:
 		return r.discarded(e.Stream)
 	case e.Kind == wire.StreamCommitted && e.Commit.Number > r.commits:

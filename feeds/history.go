@@ -36,20 +36,27 @@ func (c *Client) History(ctx context.Context, name string) iter.Seq2[Commit, err
 }
 
 // events iterates over a feed's log up to where it ends now, open transactions
-// waited for: what was durable before the call is there.
+// waited for: what was durable before the call is there. All are of one feed:
+// where it was deleted meanwhile it ends with an [ErrNoFeed].
 func (c *Client) events(ctx context.Context, feed topics.Feed) iter.Seq2[wire.Event, error] {
 	topic := feed.LogTopic()
 	return func(yield func(wire.Event, error) bool) {
-		if _, err := c.state(ctx, feed); err != nil { // tells a feed that is not there
+		newest, err := c.state(ctx, feed) // tells a feed that is not there
+		if err != nil {
 			yield(wire.Event{}, err)
 			return
 		}
 		ends, err := partition.LookUp(ctx, c.client, topic)
 		if err != nil {
-			yield(wire.Event{}, err)
+			yield(wire.Event{}, c.orDeleted(ctx, feed, newest.Settings.ID, err))
 			return
 		}
 		for e, err := range c.eventsWithin(ctx, feed, ends[topic].Start, ends[topic].High) {
+			if err != nil {
+				err = c.orDeleted(ctx, feed, newest.Settings.ID, err)
+			} else if e.Settings.ID != newest.Settings.ID {
+				err = deletedMeanwhile(feed) // and created anew
+			}
 			if !yield(e, err) || err != nil {
 				return
 			}

@@ -40,6 +40,9 @@ func (c *Client) Latest(ctx context.Context, name string, key []byte) (item Item
 		if _, gone := errors.AsType[*partition.GoneError](err); !gone || before.Kind != "" && sameEvent(before, l.newest) {
 			return item, found, err
 		}
+		if err := c.orDeleted(ctx, feed, l.newest.Settings.ID, err); errors.Is(err, ErrNoFeed) {
+			return Item{}, false, err
+		}
 		before = l.newest
 	}
 }
@@ -86,7 +89,7 @@ func (l *latest) unsealed(ctx context.Context) error {
 	wal := l.feed.WALTopic()
 	ends, err := partition.LookUp(ctx, l.client.client, wal)
 	if err != nil {
-		return err
+		return l.client.orDeleted(ctx, l.feed, l.newest.Settings.ID, err)
 	}
 	streams := slices.Clone(l.newest.State.Streams)
 	if !l.byVersion() {

@@ -7,10 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	flusso "github.com/flusso/flusso-kafka"
-	"github.com/flusso/flusso-kafka/internal/bucket"
 	"github.com/flusso/flusso-kafka/internal/kafkaerr"
 	"github.com/flusso/flusso-kafka/internal/partition"
 	"github.com/flusso/flusso-kafka/internal/wire"
@@ -55,6 +52,9 @@ type Description struct {
 	At       time.Time // when it was written
 	Appended time.Time // newest append to a stream that is not sealed; zero for none
 	Deleting bool
+	// Half says that its WAL is gone and its log is left: nothing but
+	// [Client.Delete] is left to do, and what Streams tell is from the log alone.
+	Half bool
 }
 
 // Describe returns what is on record of a feed. It takes no lease.
@@ -73,12 +73,14 @@ func (c *Client) Describe(ctx context.Context, name string) (Description, error)
 	}
 	wal := feed.WALTopic()
 	ends, err := partition.LookUp(ctx, c.client, wal)
-	if err != nil {
+	if kafkaerr.Classify(err) == kafkaerr.Missing {
+		d.Deleting, d.Half = true, true
+	} else if err != nil {
 		return d, err
 	}
 	for _, st := range e.State.Streams {
 		s := Stream{Number: st.Number, State: string(st.Step), Last: st.Last, Bytes: st.Bytes, Message: st.Message}
-		if st.Step != wire.StreamMarked {
+		if st.Step != wire.StreamMarked && !d.Half {
 			// Somebody may be appending to an open one: what can be read now.
 			tail, err := c.tailOf(ctx, feed, ends[wal], st)
 			if _, hole := errors.AsType[*HoleError](err); err != nil && !hole {
@@ -101,6 +103,9 @@ func (c *Client) Describe(ctx context.Context, name string) (Description, error)
 // stays open; the seal that it was in counts for five minutes, within which
 // somebody who is alive shows that.
 func (d Description) Held() bool {
+	if d.Half {
+		return false // nobody can append
+	}
 	open := slices.ContainsFunc(d.Streams, func(s Stream) bool { return s.State == string(wire.StreamOpen) })
 	return open || sealing(d.Streams, wire.EventKind(d.Event), d.At, time.Now())
 }
@@ -133,96 +138,4 @@ func (c *Client) tailOf(ctx context.Context, feed topics.Feed, ends partition.En
 		return wire.Append{}, &HoleError{Feed: feed.String(), Stream: st.Number, Want: newest.Last + 1, Got: st.Last + 1, Offset: ends.Start}
 	}
 	return newest, nil
-}
-
-// DeleteOptions say what of a feed is removed.
-type DeleteOptions struct {
-	// KeepObjects leaves what is in the bucket where it is: for whoever reads the
-	// packs on, and for a bucket that is gone for good, without which nothing of
-	// the feed would go. Nothing removes these objects later: a new feed of the
-	// name has a folder of its own.
-	KeepObjects bool
-}
-
-// Delete removes a feed and everything of it: it takes the lease, writes that
-// the feed is being deleted, then removes its objects, its WAL and its log, in
-// this order. After an error it may be repeated. What the bucket holds of
-// other feeds is left alone. o says what of the feed is left, too; the zero
-// value leaves nothing.
-func (c *Client) Delete(ctx context.Context, name string, o DeleteOptions) error {
-	feed, _, err := c.before(ctx, name)
-	if errors.Is(err, ErrNoFeed) {
-		return c.deleteTopics(ctx, feed) // a call before got so far
-	}
-	if err != nil {
-		return err
-	}
-	l, err := c.administer(ctx, feed)
-	if errors.Is(err, ErrNoFeed) {
-		return c.deleteTopics(ctx, feed) // the same: its WAL is gone
-	}
-	if err != nil {
-		return err
-	}
-	settings := l.event.Settings
-	err = l.write(ctx, wire.FeedDeleting, 0, func(e *wire.Event) {
-		e.State.Streams, e.State.Deleted = nil, true
-	})
-	if err = errors.Join(err, l.release(ctx)); err != nil {
-		return err
-	}
-	if !o.KeepObjects {
-		if err := deleteObjects(ctx, feed, settings); err != nil {
-			return fmt.Errorf("delete feed %s: %w", feed, err)
-		}
-	}
-	return c.deleteTopics(ctx, feed)
-}
-
-func deleteObjects(ctx context.Context, feed topics.Feed, settings Settings) (err error) {
-	b, err := openBucket(ctx, feed, settings)
-	var foreign *MarkerError
-	if errors.As(err, &foreign) && errors.Is(err, bucket.ErrMissing) {
-		return nil // nothing is there any more: the marker goes last
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	mark := markerOf(feed.String(), settings.ID)
-	for object, err := range b.List(ctx, fmt.Sprintf("%s-%s/", feed, settings.ID)) {
-		if err != nil {
-			return err
-		}
-		if object == mark {
-			continue
-		}
-		if err := b.Delete(ctx, object); err != nil {
-			return err
-		}
-	}
-	return b.Delete(ctx, mark)
-}
-
-// deleteTopics deletes the WAL, then the log.
-func (c *Client) deleteTopics(ctx context.Context, feed topics.Feed) error {
-	adm := kadm.NewClient(c.client)
-	missing := 0
-	for _, topic := range []string{feed.WALTopic(), feed.LogTopic()} {
-		got, err := adm.DeleteTopic(ctx, topic)
-		if err == nil {
-			err = got.Err
-		}
-		if kafkaerr.Classify(err) == kafkaerr.Missing {
-			missing++
-			continue
-		}
-		if err != nil {
-			return kafkaerr.Wrap("delete topic "+topic, err, kafkaerr.OnTopic("Delete", topic))
-		}
-	}
-	if missing == 2 {
-		return fmt.Errorf("delete feed %s: %w", feed, ErrNoFeed)
-	}
-	return nil
 }

@@ -77,7 +77,7 @@ func planResume(e wire.Event, feed string) (wire.EventKind, uint64, error) {
 
 func (p planner) decide(e wire.Event, feed string) (wire.EventKind, uint64, error) {
 	if e.State.Deleted {
-		return "", 0, fmt.Errorf("feed %s: %w: run its deletion again, or create another feed", feed, ErrDeleting)
+		return "", 0, &DeletingError{Feed: feed}
 	}
 	return p(e, feed)
 }

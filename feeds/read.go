@@ -73,7 +73,7 @@ func (c *Client) Read(ctx context.Context, name string, o ReadOptions) iter.Seq2
 			err = r.run(ctx)
 			err = errors.Join(err, r.close())
 			if kafkaerr.Classify(err) == kafkaerr.Missing {
-				err = fmt.Errorf("feed %s was deleted while it was read: %w", name, ErrNoFeed)
+				err = deletedMeanwhile(r.feed)
 			}
 		}
 		if err != nil && !errors.Is(err, errStopped) {
@@ -194,6 +194,9 @@ func (r *reading) readCommits(ctx context.Context) (wire.Event, error) {
 	for e, err := range r.client.events(ctx, r.feed) {
 		if err != nil {
 			return state, err
+		}
+		if e.Settings.ID != r.settings.ID { // the places that were read are another's
+			return state, deletedMeanwhile(r.feed)
 		}
 		state = e
 		switch {

@@ -34,7 +34,7 @@ func (s *Session) Seal(ctx context.Context, message string) (Commit, error) {
 }
 
 func (s *Session) sealOnce(ctx context.Context, message string) (Commit, error) {
-	if err := checkMessage(s.Feed(), message); err != nil {
+	if err := CheckMessage(s.Feed(), message); err != nil {
 		return Commit{}, err
 	}
 	select {
@@ -78,13 +78,16 @@ func (e *SealError) Error() string {
 // Unwrap returns the cause.
 func (e *SealError) Unwrap() error { return e.Cause }
 
-func checkMessage(feed, message string) error {
+// CheckMessage refuses the message of a seal, or of a discard, that [Session.Seal]
+// and [Client.Discard] would refuse: so that nothing is appended before. It is a
+// [*flusso.InvalidError] or a [*flusso.LimitError].
+func CheckMessage(feed, message string) error {
 	what := "message of a seal of feed " + feed
 	if !utf8.ValidString(message) {
 		return &flusso.InvalidError{What: what, Reason: "not UTF-8"}
 	}
 	if len(message) > MaxMessage {
-		return &flusso.LimitError{What: what, Limit: "message size", Value: int64(len(message)), Max: MaxMessage, Setting: "nothing (the format fixes it)"}
+		return &flusso.LimitError{What: what, Limit: "size in bytes", Value: int64(len(message)), Max: MaxMessage}
 	}
 	return nil
 }
@@ -236,7 +239,7 @@ func (g *stage) why() error {
 func (s *Session) finishEarlier() {
 	for pause := s.client.firstPause; ; pause = min(2*pause, longestPause) {
 		err := s.finishLeft(s.life)
-		if err == nil || s.life.Err() != nil {
+		if err == nil || s.life.Err() != nil || s.endIfDeleted(s.life) {
 			break
 		}
 		s.client.cfg.Logger.Warn("finish a seal that another holder left: it is tried again", "feed", s.feed, "err", err)

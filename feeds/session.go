@@ -81,6 +81,7 @@ func (c *Client) start(l *lease, number uint64) (*Session, error) {
 			s.acked = wire.Append{Last: st.Last, Bytes: st.Bytes}
 			s.recent.recalled = st.Last == 0
 			s.stage = c.newStage(l.feed, s.settings, s.epoch, st)
+			s.stage.over = s.endIfDeleted
 		} else {
 			s.left = append(s.left, st)
 			s.others += st.Bytes
@@ -358,16 +359,27 @@ func (s *Session) judge(cause error) error {
 	s.client.cfg.Logger.Warn("feed session ended", "feed", s.feed, "stream", s.stream, "epoch", s.epoch, "err", cause)
 	ctx, cancel := context.WithTimeout(context.Background(), causeTimeout)
 	defer cancel()
-	if fenced := s.newer(ctx); fenced != nil {
-		return fenced
+	if known := s.newer(ctx); known != nil {
+		return known
+	}
+	if errors.Is(cause, ErrNoFeed) {
+		return s.deleted()
 	}
 	return &LostError{Feed: s.Feed(), Stream: s.stream, Epoch: s.epoch, Cause: cause}
 }
 
-// newer returns who took the lease, nil where nobody is on record, or it can't
-// be told.
+// deleted is why a session ends whose feed is gone.
+func (s *Session) deleted() error {
+	return fmt.Errorf("session on stream %d of feed %s: the feed was deleted: %w", s.stream, s.feed, ErrNoFeed)
+}
+
+// newer returns who took the lease, or that the feed was deleted; nil where
+// nobody is on record, or it can't be told.
 func (s *Session) newer(ctx context.Context) error {
 	e, err := s.client.state(ctx, s.feed)
+	if errors.Is(err, ErrNoFeed) || err == nil && e.Settings.ID != s.settings.ID {
+		return s.deleted()
+	}
 	if err != nil || e.State.Epoch <= s.epoch {
 		return nil //nolint:nilerr // not to be told is an answer
 	}

@@ -30,7 +30,8 @@ type stage struct {
 	feed     topics.Feed
 	settings Settings
 	epoch    uint64
-	state    wire.StreamState // of the stream
+	state    wire.StreamState           // of the stream
+	over     func(context.Context) bool // asked after an error: whether there is no feed any more; nil for nobody to ask
 
 	// What run works on.
 	dir   string
@@ -89,7 +90,7 @@ func (g *stage) run(ctx context.Context) {
 		g.mu.Lock()
 		g.trouble = err
 		g.mu.Unlock()
-		if err == nil || ctx.Err() != nil || !g.open() || errors.Is(err, errOvertaken) {
+		if err == nil || ctx.Err() != nil || !g.open() || errors.Is(err, errOvertaken) || g.over != nil && g.over(ctx) {
 			g.err = err
 			return
 		}
@@ -302,7 +303,7 @@ func (g *stage) put(ctx context.Context, content io.ReadSeeker, o *Object) error
 			}
 		}
 		err = fmt.Errorf("flush stream %d of feed %s: %w", g.state.Number, g.feed, err)
-		if ctx.Err() != nil || hurried >= sealedAttempts {
+		if ctx.Err() != nil || hurried >= sealedAttempts || g.over != nil && g.over(ctx) {
 			return err
 		}
 		g.client.cfg.Logger.Warn("flush to the bucket: it is tried again", "feed", g.feed, "stream", g.state.Number, "attempt", attempt, "err", err)

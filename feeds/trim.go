@@ -100,7 +100,7 @@ func (t *trimming) see(e wire.Event) (enough bool) {
 func (s *Session) housekeep() {
 	for {
 		again, err := s.tidyAndTrim(s.life)
-		if err != nil && s.life.Err() == nil {
+		if err != nil && s.life.Err() == nil && !s.endIfDeleted(s.life) {
 			s.client.cfg.Logger.Warn("keep the bucket and the WAL of a feed tidy: it is tried again", "feed", s.feed, "err", err)
 		}
 		if err != nil {
@@ -127,6 +127,9 @@ func (s *Session) tidyAndTrim(ctx context.Context) (again time.Time, err error) 
 	for e, err := range s.client.eventsBackwards(ctx, s.feed) {
 		if err != nil {
 			return again, err
+		}
+		if e.Settings.ID != s.settings.ID {
+			return again, deletedMeanwhile(s.feed)
 		}
 		trimmed = trimmed || trim.see(e)
 		if tidied := tidy.see(e); trimmed && tidied {

@@ -140,6 +140,9 @@ func (a *appending) check() error {
 	case a.sealWithin <= 0:
 		return usageError{fmt.Errorf("--seal-timeout %s: give a positive one", a.sealWithin)}
 	}
+	if err := checkMessage(a.feed, a.message); err != nil {
+		return err
+	}
 	if err := a.settle(); err != nil {
 		return err
 	}

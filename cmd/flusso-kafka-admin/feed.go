@@ -78,6 +78,14 @@ func checkPackBytes(n int64) error {
 	return nil
 }
 
+// checkMessage refuses a --message before anything is sent, or anybody fenced.
+func checkMessage(feed, message string) error {
+	if err := feeds.CheckMessage(feed, message); err != nil {
+		return usageError{fmt.Errorf("--message: %w", err)}
+	}
+	return nil
+}
+
 // addEmbedded registers --embedded.
 func addEmbedded(cmd *cobra.Command) *pflag.Flag {
 	cmd.PersistentFlags().String("embedded", "", "`directory` of a broker that runs in this process, and of a bucket: for trying")

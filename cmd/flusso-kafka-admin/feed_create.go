@@ -117,8 +117,11 @@ JSON: docs/json.md.`,
 func (t *feedTarget) feedCreate(ctx context.Context, c *feedCluster, feed string, o feeds.CreateOptions, dry bool) error {
 	settings := feeds.Settings{Keyed: o.Keyed, Latest: o.Latest, Bucket: o.Bucket, MaxUnsealedBytes: o.MaxUnsealedBytes}
 	if dry {
-		_, err := c.Describe(ctx, feed)
-		if err == nil {
+		d, err := c.Describe(ctx, feed)
+		switch {
+		case err == nil && d.Deleting:
+			err = &feeds.DeletingError{Feed: feed, Half: d.Half}
+		case err == nil:
 			err = &feeds.ExistsError{Feed: feed}
 		}
 		if !errors.Is(err, feeds.ErrNoFeed) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ func newFeedDelete(t *feedTarget) *cobra.Command {
 		Use:   "delete FEED",
 		Short: "Delete a feed with all its commits",
 		Long: `Delete a feed: all its commits and what waits for one, its objects in the bucket,
-its topics. It may be repeated after an error. Nothing brings it back.
+its topics. Nothing brings it back. After an error it may be repeated, which goes
+on where it ended. Without its marker a bucket is not taken for the feed's.
 --keep-objects leaves what is in the bucket where it is: for whoever reads the
 packs on, and where the bucket is gone for good.
 
@@ -55,7 +57,10 @@ func (t *feedTarget) feedDelete(ctx context.Context, c *feedCluster, feed string
 	}{Feed: feed, Kept: o.KeepObjects, Deleted: !dry}
 	d, err := c.Describe(ctx, feed)
 	switch {
-	case errors.Is(err, feeds.ErrNoFeed) && !dry: // its topics may be left
+	case errors.Is(err, feeds.ErrNoFeed):
+		if left, lerr := c.Remains(ctx, feed); lerr != nil || len(left) == 0 {
+			return cmp.Or(lerr, err)
+		}
 	case err != nil:
 		return err
 	default:
@@ -73,7 +78,7 @@ func (t *feedTarget) feedDelete(ctx context.Context, c *feedCluster, feed string
 		return writeJSON(t.out, a)
 	}
 	prior, outcome := "half deleted", "deleted"
-	if a.Prior != nil {
+	if a.Prior != nil && !d.Half {
 		prior = fmt.Sprintf("%s, %s without one", status.Count(d.Commits, "commit"), status.Count(uint64(len(d.Streams)), "stream"))
 	}
 	if dry {
@@ -101,5 +106,5 @@ func (t *feedTarget) objectsLeft(feed string, err error) error {
 	if !errors.As(err, &failed) && !errors.As(err, &marker) {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, t.hinted("its topics are there: repeat it when its bucket can be used, or leave its objects there: `"+program+" feed delete %s --keep-objects --yes`", feed))
+	return fmt.Errorf("%w: %s", err, t.hinted("it is not deleted: repeat it when its bucket can be used, or leave its objects there: `"+program+" feed delete %s --keep-objects --yes`", feed))
 }

@@ -65,6 +65,7 @@ type describedFeed struct {
 	Unsealed     uint64           `json:"unsealedBytes"`
 	HalfFull     bool             `json:"halfFull"`
 	Deleting     bool             `json:"deleting"`
+	HalfDeleted  bool             `json:"halfDeleted"`
 }
 
 type feedSettings struct {
@@ -106,7 +107,7 @@ func describe(d feeds.Description) *describedFeed {
 	out := &describedFeed{
 		Feed: d.Feed, Settings: settingsOf(d.Settings), Commits: d.Commits, NewestStream: d.Newest,
 		Holder: feedHolder{Name: d.Holder.Name, Epoch: d.Epoch}, Held: d.Held(), Event: d.Event, At: d.At.UTC(),
-		Streams: []unsealedStream{}, Unsealed: d.Unsealed(), HalfFull: d.HalfFull(), Deleting: d.Deleting,
+		Streams: []unsealedStream{}, Unsealed: d.Unsealed(), HalfFull: d.HalfFull(), Deleting: d.Deleting, HalfDeleted: d.Half,
 	}
 	if d.Holder.Address != "" {
 		out.Holder.Address = &d.Holder.Address
@@ -141,7 +142,11 @@ func (t *feedTarget) writeDescription(d feeds.Description) error {
 		}
 	}
 	if d.Deleting {
-		return paragraph(t.out, "", t.hinted("it is being deleted: go on with `flusso-kafka-admin feed delete %s --yes`", d.Feed))
+		state := "it is being deleted"
+		if d.Half {
+			state = "it is half deleted, its WAL is gone"
+		}
+		return paragraph(t.out, "", t.hinted("%s: go on with `flusso-kafka-admin feed delete %s --yes`", state, d.Feed))
 	}
 	if len(d.Streams) == 0 {
 		return nil

@@ -26,6 +26,9 @@ JSON: docs/json.md.`,
 		Args:              feedStream,
 		ValidArgsFunction: completeFeeds(t, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkMessage(args[0], message); err != nil {
+				return err
+			}
 			if err := act.check("this drops records that were acknowledged"); err != nil {
 				return err
 			}

@@ -18,6 +18,9 @@ func newFeedList(t *feedTarget) *cobra.Command {
 streams without commit, and who holds it. Exit code 1 says that a feed could not
 be looked at; it keeps its line.
 
+"deleting" and "half deleted" in place of its keys say that a deletion was not
+finished: "feed delete" goes on with it.
+
 JSON: docs/json.md.`,
 		Example: `  $ flusso-kafka-admin feed list
   feed    keys         commits  unsealed     active  holder
@@ -94,6 +97,8 @@ func (t *feedTarget) feedList(ctx context.Context, c *feedCluster) error {
 
 func keysCell(d *describedFeed) string {
 	switch {
+	case d.HalfDeleted:
+		return "half deleted"
 	case d.Deleting:
 		return "deleting"
 	case !d.Settings.Keyed:

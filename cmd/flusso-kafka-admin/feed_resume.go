@@ -36,6 +36,9 @@ JSON: docs/json.md.`,
 			if noSeal && cmd.Flags().Changed("message") {
 				return usageError{errors.New("--message is that of the seal: leave it or --no-seal out")}
 			}
+			if err := checkMessage(args[0], message); err != nil {
+				return err
+			}
 			if err := act.check("this takes a stream over"); err != nil {
 				return err
 			}

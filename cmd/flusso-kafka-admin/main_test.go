@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 			"leave":    leaveEngine,
 			"cut":      cutFile,
 			"recreate": recreateLane,
+			"drop":     dropTopic,
 			"setting":  setSetting,
 			"terminal": onTerminal,
 			"lines":    waitLines,
@@ -291,7 +292,15 @@ func attachTo(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// faultOn makes every request of a kind fail or hang: fault KIND error|hang
+// dropTopic deletes a topic: drop TOPIC
+func dropTopic(ts *testscript.TestScript, _ bool, args []string) {
+	_, cl := clusterOf(ts)
+	got, err := kadm.NewClient(cl).DeleteTopic(context.Background(), args[0])
+	ts.Check(errors.Join(err, got.Err))
+}
+
+// faultOn makes every request of a kind fail or hang, but for the first so many:
+// fault KIND error|hang [SKIP]
 func faultOn(ts *testscript.TestScript, _ bool, args []string) {
 	c, _ := clusterOf(ts)
 	keys := map[string]kmsg.Key{
@@ -304,6 +313,11 @@ func faultOn(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("unknown kind of request %s", args[0])
 	}
 	f := kfaketest.Fault{Mode: kfaketest.Hang, Times: -1, ClientID: "flusso-kafka"}
+	if len(args) > 2 {
+		var err error
+		f.Skip, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
 	if args[1] == "error" {
 		f.Mode, f.Code = kfaketest.Error, kerr.GroupAuthorizationFailed
 	}

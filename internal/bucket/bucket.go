@@ -14,11 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"gocloud.dev/blob"
@@ -307,4 +309,23 @@ func (b *Bucket) Delete(ctx context.Context, object string) error {
 		return b.failed("delete", object, err)
 	}
 	return nil
+}
+
+// RemoveFolders removes the folders below a prefix, which ends with a slash,
+// that hold nothing, where the bucket is a folder: a store has no folders. What
+// can't be removed stays: it does no harm.
+func (b *Bucket) RemoveFolders(prefix string) {
+	if b.dir == "" {
+		return
+	}
+	var folders []string
+	_ = filepath.WalkDir(filepath.Join(b.dir, filepath.FromSlash(prefix)), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			folders = append(folders, path)
+		}
+		return nil // what can't be looked at stays
+	})
+	for _, path := range slices.Backward(folders) { // what is within a folder comes behind it
+		_ = os.Remove(path) // never one that holds something
+	}
 }

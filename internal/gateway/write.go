@@ -171,6 +171,9 @@ func (g *Gateway) seal(w http.ResponseWriter, r *http.Request) error {
 			return badRequest.problem("the body is no seal: %v", err)
 		}
 	}
+	if err := feeds.CheckMessage(j.feed, in.Message.value); err != nil { // before another node is asked
+		return err
+	}
 	j.body = body
 	j.do = func(ctx context.Context, s *held) (any, error) {
 		if err := fits(s, j); err != nil {
