@@ -66,7 +66,7 @@ func (p *pipeline) prepare(ctx context.Context, log *slog.Logger) error {
 	if err := p.usable(); err != nil {
 		return err
 	}
-	p.client.Waiting = func(text string) { log.Info(text) }
+	p.client.Waiting = func(text string) { log.Info("not connected yet", "what", text) }
 	client, err := p.client.Dial(ctx)
 	if err != nil {
 		return err
