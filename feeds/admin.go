@@ -23,11 +23,13 @@ func (c *Client) Repair(ctx context.Context, name string) (done []Commit, err er
 	if err != nil {
 		return nil, err
 	}
-	hangs, err := c.hangs(ctx, feed)
-	if err != nil {
-		return nil, err
+	needsLease := oldestSeal(before.State.Streams, 0).Number != 0
+	if !needsLease {
+		if needsLease, err = c.hangs(ctx, feed); err != nil {
+			return nil, err
+		}
 	}
-	if !hangs && oldestSeal(before.State.Streams, 0).Number == 0 {
+	if !needsLease {
 		described, err := c.describe(ctx, feed)
 		if err != nil {
 			return nil, err

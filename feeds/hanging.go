@@ -47,7 +47,7 @@ func (c *Client) hangs(ctx context.Context, feed topics.Feed) (bool, error) {
 	open = slices.DeleteFunc(open, func(t markers.Transaction) bool {
 		for _, id := range described {
 			if id.ProducerID == t.ProducerID && id.Err == nil {
-				return !slices.Contains([]string{"Empty", "Dead", "CompleteCommit", "CompleteAbort"}, id.State)
+				return !markers.Over(id.State)
 			}
 		}
 		return true // somebody else's

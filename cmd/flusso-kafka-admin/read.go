@@ -181,7 +181,7 @@ type readItem struct {
 }
 
 func itemJSON(item feeds.Item) readItem {
-	out := readItem{Stream: item.Stream, Sequence: item.Sequence, Discarded: item.Discarded}
+	out := readItem{Stream: item.Stream, Sequence: item.Sequence, Discarded: item.Discarded, Place: string(item.Place())}
 	if item.Discarded {
 		return out
 	}
@@ -194,9 +194,7 @@ func itemJSON(item feeds.Item) readItem {
 
 func (r *readCommand) write(w io.Writer, item feeds.Item) error {
 	if r.format == "json" {
-		out := itemJSON(item)
-		out.Place = string(item.Place())
-		return writeLine(w, out)
+		return writeLine(w, itemJSON(item))
 	}
 	return writeItem(w, item, r.output)
 }

@@ -64,13 +64,7 @@ type ID struct {
 // one whose markers are still to be written.
 func (id ID) Over() bool { return id.Err == nil && over(id.State) }
 
-func over(state string) bool {
-	switch state {
-	case None, "Empty", "Dead", "CompleteCommit", "CompleteAbort":
-		return true
-	}
-	return false
-}
+func over(state string) bool { return state == None || markers.Over(state) }
 
 // Transaction is one that is open on a lane: readers wait at its offset.
 type Transaction struct {

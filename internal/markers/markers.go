@@ -5,7 +5,8 @@
 // partitions (seen on 4.3.1), and readers wait behind them for ever.
 //
 // [Open] lists what is open, [Decided] reads from the coordinators' own log how
-// one was decided, and [Write] writes the marker that is missing.
+// one was decided, and [Write] writes the marker that is missing; [End] does all
+// of it for who holds the transactional ids.
 package markers
 
 import (
@@ -26,6 +27,17 @@ import (
 // has called it over, until it is ended by hand. Markers need milliseconds, a
 // few seconds on a broker that has just started.
 const Settle = 4 * time.Second
+
+// Over reports whether a coordinator that gives this state to a transactional id
+// has no transaction of it under way, not even one whose markers are still to be
+// written.
+func Over(state string) bool {
+	switch state {
+	case "Empty", "Dead", "CompleteCommit", "CompleteAbort":
+		return true
+	}
+	return false
+}
 
 // Transaction is one that is open in partition 0 of a topic: readers wait at
 // its offset.
